@@ -1,0 +1,177 @@
+"""What this device can do at best, measured: copy and L2 bandwidth, GEMM rate by precision, exponentials, launches.
+
+Ceilings route and raise questions; they give no verdicts (limits, from the datasheet, do that). Random data only: zeros
+run faster than any real input. Rates in TFLOP/s, TB/s and 10¹²/s; launch costs in µs. DESIGN §4.4.
+"""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gfast_pipeline.bench import environment
+from gfast_pipeline.bench.messages import Clock, Job, Phase, Session, digest, to_plain
+from gfast_pipeline.bench.workload import apply_precision
+
+REPEATS = 9
+
+
+class Ceilings:
+    """Measures the ceilings of the device that the job's contract is for."""
+
+    def __init__(self, job: Job, say: Callable[[str], None], minutes: float | None = None) -> None:
+        del minutes  # it takes seconds
+        self.job, self.say, self.stop = job, say, False
+
+    def run(self) -> Session:
+        """One session of kind `ceilings`: `measured` maps a name to a figure with its unit in the name."""
+        job, target = self.job, self.job.contract["target"]
+        device = torch.device(target["device"])
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise environment.Busy("the contract is for a CUDA device and torch sees none here")
+        apply_precision(target)
+        torch.set_grad_enabled(False)
+        session = Session(
+            job.kind,
+            job.workload,
+            job.contract_name,
+            job.contract_hash,
+            digest(to_plain(job)),
+            job.seed or secrets.randbits(48),
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            scope=environment.scope(device),
+        )
+        with environment.lease(device):
+            busy = environment.foreign_work(device)
+            if busy:
+                self.say(f"the device is busy: {busy}")
+            session.environment["before"] = {**environment.snapshot(device), "busy": busy}
+            began = time.perf_counter()
+            card = environment.card(device)
+            for name, measure in (_CUDA if device.type == "cuda" else _CPU).items():
+                session.measured[name] = round(measure(device), 4)
+                self.say(f"{name} {session.measured[name]:.4g}")
+                session.clocks.append(Clock(None, None, None, **(card.state() if card else {})))
+            session.phases.append(Phase("timing", round(time.perf_counter() - began, 2)))
+            session.environment["after"] = environment.snapshot(device)
+        session.ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return session
+
+
+def seconds(device: torch.device, call: Callable[[], Any], inner: int = 1) -> float:
+    """Median seconds of `call` ÷ inner over REPEATS, after two warm-ups; by events on CUDA, by wall on a CPU."""
+    for _ in range(2):
+        call()
+    found = []
+    for _ in range(REPEATS):
+        if device.type == "cuda":
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            for _ in range(inner):
+                call()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(start.elapsed_time(end) / 1e3 / inner)
+        else:
+            began = time.perf_counter()
+            for _ in range(inner):
+                call()
+            found.append((time.perf_counter() - began) / inner)
+    return statistics.median(found)
+
+
+def _copy(nbytes: int, inner: int) -> Callable[[torch.device], float]:
+    def measure(device: torch.device) -> float:
+        source = torch.randn(nbytes // 4, device=device)
+        target = torch.empty_like(source)
+        return 2 * nbytes / seconds(device, lambda: target.copy_(source), inner) / 1e12
+
+    return measure
+
+
+def _gemm(size: int, dtype: torch.dtype, precision: str) -> Callable[[torch.device], float]:
+    def measure(device: torch.device) -> float:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(precision)
+        try:
+            a = torch.randn(size, size, device=device).to(dtype)
+            b = torch.randn(size, size, device=device).to(dtype)
+            return 2 * size**3 / seconds(device, lambda: a @ b, 2) / 1e12
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return measure
+
+
+def _exponentials(device: torch.device) -> float:
+    """Exponentials a second, 10¹²: the slope between 4 and 36 chained ones, so that memory traffic cancels."""
+    x = torch.rand(1 << 24 if device.type == "cuda" else 1 << 20, device=device)
+    if device.type != "cuda":
+        return x.numel() / seconds(device, lambda: x.exp()) / 1e12
+    import triton
+
+    from gfast_pipeline.bench.spin import exponential_chain
+
+    def run(count: int) -> float:
+        grid = (triton.cdiv(x.numel(), 1024),)
+        return seconds(device, lambda: exponential_chain[grid](x, x.numel(), count, 1024), 4)
+
+    return 32 * x.numel() / (run(36) - run(4)) / 1e12
+
+
+def _null(queued: bool, nodes: int) -> Callable[[torch.device], float]:
+    """µs between two events around a graph of `nodes` tiny kernels (0: nothing at all), idle or behind a spin."""
+
+    def measure(device: torch.device) -> float:
+        x = torch.zeros(32, device=device)
+        graph = torch.cuda.CUDAGraph()
+        if nodes:
+            x.add_(1)
+            with torch.cuda.graph(graph):
+                for _ in range(nodes):
+                    x.add_(1)
+            graph.replay()
+        found = []
+        for _ in range(60):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            if queued:
+                torch.cuda._sleep(200_000)
+            start.record()
+            if nodes:
+                graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(start.elapsed_time(end) * 1e3)
+        return statistics.median(found[10:])
+
+    return measure
+
+
+_F32, _F16, _B16, _F64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
+_CUDA: dict[str, Callable[[torch.device], float]] = {
+    "memory_tb_s": _copy(2 << 30, 1),
+    "l2_tb_s": _copy(12 << 20, 50),
+    "gemm_float32_tflops": _gemm(8192, _F32, "highest"),
+    "gemm_tf32_tflops": _gemm(8192, _F32, "high"),
+    "gemm_float16_tflops": _gemm(8192, _F16, "high"),
+    "gemm_bfloat16_tflops": _gemm(8192, _B16, "high"),
+    "gemm_float64_tflops": _gemm(4096, _F64, "high"),
+    "exponentials_t_s": _exponentials,
+    "null_official_us": _null(False, 0),
+    "null_queued_us": _null(True, 0),
+    "graph_1_official_us": _null(False, 1),
+    "graph_1_queued_us": _null(True, 1),
+    "graph_20_queued_us": _null(True, 20),
+}
+_CPU: dict[str, Callable[[torch.device], float]] = {
+    "memory_tb_s": _copy(256 << 20, 1),
+    "gemm_float32_tflops": _gemm(1024, _F32, "highest"),
+    "gemm_float64_tflops": _gemm(1024, _F64, "highest"),
+    "exponentials_t_s": _exponentials,
+}

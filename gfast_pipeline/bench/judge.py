@@ -1,0 +1,391 @@
+"""The judge: one session from a job, phase by phase, with a verdict for everything that goes wrong on the way.
+
+It holds reference, inputs, secrets, tolerance and its own clock, and never imports candidate code. DESIGN §4.7.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gfast_pipeline.bench import environment, gate, isolation, serial, workload
+from gfast_pipeline.bench.bay import Bay
+from gfast_pipeline.bench.correctness import Proof
+from gfast_pipeline.bench.messages import (
+    Clock,
+    Job,
+    Phase,
+    Session,
+    Usage,
+    Verdict,
+    Visit,
+    digest,
+    to_plain,
+)
+from gfast_pipeline.bench.participant import Lost, Participant
+from gfast_pipeline.bench.places import Places, bench_zip
+from gfast_pipeline.bench.timing import Cell, Pace, clock_verdicts, physics_verdicts, spin_rate
+
+_TRUSTED = ("reference", "control", "incumbent", "twin")
+IDLE_WAIT_S = 30.0
+
+
+class Judge:
+    """Runs `job`; `say` gets one line of progress at a time; measuring stops at a case boundary after `minutes`."""
+
+    def __init__(self, job: Job, say: Callable[[str], None], minutes: float | None = None) -> None:
+        self.job, self.say, self.contract = job, say, job.contract
+        self.deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self.stop = False
+        self.session = Session(
+            job.kind,
+            job.workload,
+            job.contract_name,
+            job.contract_hash,
+            digest(to_plain(job)),
+            secrets.randbits(48) if job.seed is None else job.seed,
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            rest_of=job.rest_of,
+            cases=list(job.cases),
+            generations=job.generations,
+            blocks=job.blocks,
+            modes=list(job.modes),
+            verdicts=list(job.verdicts),
+        )
+        self.session.participants = [
+            {
+                "name": p.name,
+                "role": p.role,
+                "candidate_hash": p.candidate_hash,
+                "plan_hash": p.plan_hash,
+                "schedules": p.schedules,
+            }
+            for p in job.plans
+        ]
+        self.target = self.contract["target"]
+        self.rows = {row["id"]: row for row in self.contract["cases"]}
+        self.out: set[str] = set()  # participants that failed or declined everything
+        self.skips: set[tuple[str, int]] = set()
+        self.paces: dict[tuple[str, int], Pace] = {}
+        self.nulls: dict[tuple[int, str], float] = {}
+        self.shares: dict[int, float] = {}
+        self.slowest_cell = 0.0
+        self.proved = False
+        self.serial_seed = 0
+
+    def run(self) -> Session:
+        """The whole session. Raises environment.Busy or isolation.IsolationError before anything has started."""
+        began = time.perf_counter()
+        workload.apply_precision(self.target)
+        torch.set_grad_enabled(False)
+        self.device = torch.device(self.target["device"])
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise environment.Busy("the contract is for a CUDA device and torch sees none here")
+        lease = environment.lease(self.device)
+        root = tempfile.mkdtemp(
+            prefix="gfast-", dir="/dev/shm" if self.device.type == "cpu" and os.path.isdir("/dev/shm") else None
+        )
+        try:
+            os.chmod(root, 0o711)
+            self._open(root)
+            self.phase("startup", began)
+            self._work()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+            lease.close()
+        return self.session
+
+    def _open(self, root: str) -> None:
+        session = self.session
+        session.scope = environment.scope(self.device)
+        wanted = self.target["accelerator"]
+        if wanted != "cpu" and wanted not in session.scope["accelerator"]["name"]:
+            raise environment.Busy(
+                f"the contract is for {wanted!r}, this card is {session.scope['accelerator']['name']!r}"
+            )
+        busy = environment.foreign_work(self.device)
+        patience = time.monotonic() + IDLE_WAIT_S
+        if busy:
+            self.say(f"the device is busy: {busy}")
+        while busy and self.device.type == "cuda":
+            if time.monotonic() > patience:
+                raise environment.Busy(f"the device stayed busy for {IDLE_WAIT_S:.0f} s: {busy}; end that work first")
+            time.sleep(2)
+            busy = environment.foreign_work(self.device)
+        session.environment["before"] = {**environment.snapshot(self.device), "busy": busy}
+        package = bench_zip(root)
+        rung = isolation.best_rung(self.job.unsafe, package)
+        session.isolation = rung
+        self.places = Places(root, package, rung)
+        self.module = workload.load_source("gfast_reference", self.job.reference_source, root)
+        self.card = environment.card(self.device)
+        self.cycles_per_us = spin_rate(self.device)
+        self.say(f"{session.kind} on {session.scope['accelerator']['name']}, isolation {rung}")
+
+    def _work(self) -> None:
+        session = self.session
+        cells = self.job.cells or [[g, c] for g in range(self.job.generations) for c in self.job.cases]
+        if self.job.kind == "serial":
+            serial.run(self)
+        else:
+            by_generation: dict[int, list[int]] = {}
+            for generation, case in cells:
+                by_generation.setdefault(generation, []).append(case)
+            for generation, cases in sorted(by_generation.items()):
+                if not self._over() and not self._settled():
+                    self._generation(generation, cases)
+                if self.job.kind == "judge":
+                    break  # one process is enough to prove a plan right or wrong
+            if self.job.kind != "judge":
+                done = {tuple(cell) for cell in session.cells_done}
+                session.cells_missing = [cell for cell in cells if tuple(cell) not in done]
+        self._close()
+
+    def _generation(self, generation: int, cases: list[int]) -> None:
+        began = time.perf_counter()
+        running: list[Participant] = []
+        try:
+            threads = int(self.target.get("threads") or 4)
+            for plan in self.job.plans:
+                if plan.name not in self.out:
+                    running.append(Participant(plan, self.places, generation, threads))
+                    if self.device.type == "cpu":
+                        self.start(running[-1:])
+            if self.device.type != "cpu":
+                self.start(running)
+            self.phase("startup", began, generation=generation)
+            if not self.proved and any(p.prove for p in self.job.plans):
+                self._prove(running, cases)
+            self.proved = True
+            if self.job.kind != "judge":
+                for case in cases:
+                    if self._over() or self._settled():
+                        return
+                    self._cell(running, generation, case)
+        finally:
+            for participant in running:
+                participant.end()
+
+    def start(self, participants: list[Participant]) -> None:
+        """Let runners load reference and candidate, all at once."""
+        for step in (self._greet, self._loaded):
+            for participant in participants:
+                if participant.alive and participant.name not in self.out:
+                    try:
+                        step(participant)
+                    except Lost as lost:
+                        self.lose(participant, None, lost)
+
+    def _greet(self, participant: Participant) -> None:
+        participant.ready()
+        participant.say(
+            "build",
+            do="load",
+            name=participant.name,
+            source=participant.plan.source,
+            reference=self.job.reference_source,
+            target=self.target,
+        )
+
+    def _loaded(self, participant: Participant) -> None:
+        participant.listen("build", self.contract["build_limit_s"])
+
+    def _prove(self, running: list[Participant], cases: list[int]) -> None:
+        """Correctness of every plan that asks for it, cheapest case first."""
+        by_cost = sorted(cases, key=lambda c: self.module.work(self.record(c))["flop"])
+        for case in by_cost:
+            provers = [p for p in running if p.plan.prove and self._takes_part(p, case)]
+            if self._settled() or self._over():
+                return
+            if not provers:
+                continue
+            began = time.perf_counter()
+            self.say(f"case {case}: correctness of {', '.join(p.name for p in provers)}")
+            bay = Bay(self.module, self.rows[case], self.contract, self.device, self.places.root, len(provers), False)
+            proof = Proof(bay, self.contract, self.record_verdict)
+            for participant in list(provers):
+                if not self.attach(participant, bay):
+                    provers.remove(participant)
+            proof.run(provers, self.job.quick)
+            self.shares[case] = proof.reference_share or 0.0
+            for participant in provers:
+                if participant.name in proof.failed:
+                    self.out.add(participant.name)
+                    self.say(f"case {case}: {participant.name} is refused: {self.session.verdicts[-1].reason}")
+                if participant.name in proof.skipped:
+                    self.skips.add((participant.name, case))
+                if participant.alive:
+                    self._quietly(participant, do="drop")
+            bay.close()
+            self.phase("correctness", began, case=case, generation=0, less=bay.oracle_seconds)
+            self._spent("oracle", bay.oracle_seconds, case, 0)
+            self._recover(running)
+            if self.job.quick:
+                return
+
+    def _cell(self, running: list[Participant], generation: int, case: int) -> None:
+        began = time.perf_counter()
+        bay = Bay(self.module, self.rows[case], self.contract, self.device, self.places.root, 0, True)
+        official = next(d for d in self.contract["weight_draws"] if d["name"] == "official")
+        bay.draw_weights("official", official["seed"])
+        present = [p for p in running if self._takes_part(p, case)]
+        present = [p for p in present if self.attach(p, bay)]
+        building = Proof(bay, self.contract, lambda v: self._record_build(v, generation))
+        for participant in present:
+            building.build(participant, "official")
+        for name in building.skipped:
+            self.skips.add((name, case))
+        for participant in present:
+            if participant.name in building.failed:
+                self.out.add(participant.name)
+        present = [p for p in present if p.name not in self.out and p.name not in building.skipped]
+        self.phase("build", began, case=case, generation=generation)
+        began, spent = time.perf_counter(), bay.oracle_seconds
+        factor = self.contract["gate"]["anchored"]["factor"]
+        if case not in self.shares:
+            private = bay.random(secrets.randbits(62), 1.0, 0.0)
+            rule = self.contract["gate"]["official"]
+            self.shares[case] = gate.share(bay.reference(private), bay.expected(private), rule["atol"], rule["rtol"])
+        cell = Cell(
+            bay,
+            self.contract,
+            generation,
+            self.cycles_per_us,
+            self.paces,
+            self.nulls,
+            gate.anchored_limit(self.shares[case], factor),
+            self._record_any,
+            lambda participant, lost: self.lose(participant, case, lost, generation),
+        )
+        order = random.Random(f"{self.session.seed}/{generation}/{case}")
+        cell.run(present, self.job.blocks, self.job.modes, order, self._clock)
+        self.after_cell(cell, [p for p in present if p.alive and p.name not in self.out])
+        for participant in present:
+            if participant.alive:
+                self._quietly(participant, do="drop")
+        bay.close()
+        self.phase("timing", began, case=case, generation=generation, less=bay.oracle_seconds - spent)
+        self._spent("oracle", bay.oracle_seconds, case, generation)
+        self.session.cells_done.append([generation, case])
+        self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
+        self.say(
+            f"generation {generation + 1}/{self.job.generations} case {case}: timed in {time.perf_counter() - began:.1f} s"
+        )
+        self._recover(running)
+
+    def after_cell(self, cell: Cell, present: list[Participant]) -> None:
+        """What else to do while the participants of a cell are still built; nothing in an ordinary session."""
+
+    def attach(self, participant: Participant, bay: Bay) -> bool:
+        try:
+            participant.ask("build", 120, do="attach", **bay.blocks())
+        except Lost as lost:
+            self.lose(participant, bay.row["id"], lost)
+            return False
+        return True
+
+    def _quietly(self, participant: Participant, **message: Any) -> None:
+        try:
+            participant.ask("call", 60, **message)
+        except Lost as lost:
+            self.lose(participant, None, lost)
+
+    def lose(self, participant: Participant, case: int | None, lost: Lost, generation: int | None = None) -> None:
+        status = "skipped" if lost.skip else "failed"
+        self.out.add(participant.name)
+        self.record_verdict(
+            Verdict(lost.gate, status, participant.name, case, generation=generation, reason=lost.reason)
+        )
+        self.say(f"{participant.name} {status} at {lost.gate}: {lost.reason}")
+
+    def _recover(self, running: list[Participant]) -> None:
+        """Before anything else is timed: lost runners are gone, the device is idle and healthy."""
+        dead = [p for p in running if not p.alive]
+        for participant in dead:
+            running.remove(participant)
+        if not dead:
+            return
+        began = time.perf_counter()
+        self.say("waiting for an idle, healthy device")
+        wrong = environment.healthy(self.device)
+        if wrong:
+            self.session.status, self.session.reason = "void", f"after a lost participant {wrong}"
+            self.stop = True
+        self.phase("health", began)
+
+    def _takes_part(self, participant: Participant, case: int) -> bool:
+        wanted = participant.plan.cases is None or case in participant.plan.cases
+        return wanted and participant.name not in self.out and (participant.name, case) not in self.skips
+
+    def _settled(self) -> bool:
+        """Nothing left worth measuring: the challenger is out, a trusted participant is lost, or all are."""
+        if self.stop:
+            return True
+        names = {p.name: p.role for p in self.job.plans}
+        if any(names[name] in _TRUSTED for name in self.out):
+            return True
+        subjects = [p.name for p in self.job.plans if p.role not in _TRUSTED]
+        return bool(subjects) and all(name in self.out for name in subjects)
+
+    def _over(self) -> bool:
+        return self.deadline is not None and time.monotonic() + self.slowest_cell > self.deadline
+
+    def _close(self) -> None:
+        session = self.session
+        work = {case: self.module.work(self.record(case)) for case in self.job.cases}
+        session.verdicts += clock_verdicts(session.visits, self.nulls, self.contract["ratio_gate"])
+        session.verdicts += physics_verdicts(session.visits, work, self.contract.get("limits"))
+        session.measured["null_us"] = {f"{case}/{mode}": round(value, 2) for (case, mode), value in self.nulls.items()}
+        session.measured["cycles_per_us"] = round(self.cycles_per_us, 1)
+        session.environment["after"] = environment.snapshot(self.device)
+        session.ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        names = {p.name: p.role for p in self.job.plans}
+        if any(v.gate == "canaries" and v.status == "failed" for v in session.verdicts):
+            session.status, session.reason = "void", "a known-bad output passed the gate"
+        fallen = [v for v in session.verdicts if v.status == "failed" and names.get(v.participant) in _TRUSTED]
+        if session.status == "complete" and fallen:
+            v = fallen[0]
+            session.status = "void"
+            session.reason = f"{v.participant} ({names[v.participant]}) failed {v.gate} on case {v.case}: {v.reason}"
+        if session.status == "complete" and session.cells_missing and not self._settled():
+            session.status = "partial"
+            session.reason = f"stopped at a case boundary with {len(session.cells_missing)} cells to go"
+        if self.session.visits and not (self.contract.get("limits") or {}).get("compute_tflops"):
+            session.not_run.append("physics: the contract names no limits")
+
+    def _clock(self) -> dict[str, Any]:
+        return {} if self.card is None else self.card.state()
+
+    def record(self, case: int) -> workload.Case:
+        return workload.case_record(self.rows[case], self.target, self.device)
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        self.session.verdicts.append(verdict)
+
+    def _record_build(self, verdict: Verdict, generation: int) -> None:
+        if verdict.status != "passed":
+            verdict.generation = generation
+            self.session.verdicts.append(verdict)
+            self.say(f"{verdict.participant} {verdict.status} at {verdict.gate}, case {verdict.case}: {verdict.reason}")
+
+    def _record_any(self, record: Visit | Clock | Usage | Verdict) -> None:
+        session = self.session
+        lists = {Visit: session.visits, Clock: session.clocks, Usage: session.usage, Verdict: session.verdicts}
+        lists[type(record)].append(record)  # type: ignore[arg-type]
+
+    def phase(
+        self, phase: str, began: float, case: int | None = None, generation: int | None = None, less: float = 0.0
+    ) -> None:
+        seconds = time.perf_counter() - began - less
+        self.session.phases.append(Phase(phase, round(seconds, 3), case=case, generation=generation))
+
+    def _spent(self, phase: str, seconds: float, case: int, generation: int) -> None:
+        self.session.phases.append(Phase(phase, round(seconds, 3), case=case, generation=generation))

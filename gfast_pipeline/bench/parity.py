@@ -1,0 +1,103 @@
+"""Does our `official` figure say what the official script would? Both in one session, on the same card.
+
+The judge measures the plans as always; then each runs once more in a plain process of its own, in a loop restated from the
+official protocol: 20 warm-up calls, 3 rounds of 100, events around each call, no synchronise between, one fixed input.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import torch
+
+from gfast_pipeline.bench import workload
+from gfast_pipeline.bench.judge import Judge
+from gfast_pipeline.bench.messages import Job, Session, from_plain, to_plain
+from gfast_pipeline.bench.places import bench_zip
+
+WARM_UP, REPEATS, ROUNDS, SEED = 20, 100, 3, 1234 + 100_000
+
+
+class Parity(Judge):
+    """A judge that also runs the plain loop; `measured` holds both medians (µs) and their ratio by case and plan."""
+
+    def run(self) -> Session:
+        """The session, with `measured["CASE/PLAN"]` = ours, plain, ratio."""
+        session = super().run()
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/job.json"
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(to_plain(self.job), file)
+            package = bench_zip(folder)
+            for case in self.job.cases:
+                for plan in self.job.plans:
+                    plain = _in_own_process(package, path, plan.name, case)
+                    found = [
+                        v for v in session.visits if (v.participant, v.case, v.mode) == (plan.name, case, "official")
+                    ]
+                    ours = statistics.median(statistics.median(v.event_us or [0.0]) for v in found) if found else None
+                    ratio = round(ours / plain, 4) if ours and plain else None
+                    figures = {
+                        "ours_us": ours and round(ours, 2),
+                        "plain_us": plain and round(plain, 2),
+                        "ratio": ratio,
+                    }
+                    session.measured[f"{case}/{plan.name}"] = figures
+                    self.say(f"case {case} {plan.name}: {figures}")
+        return session
+
+
+def _in_own_process(package: str, job: str, name: str, case: int) -> float | None:
+    code = f"import sys; sys.path.insert(0, {package!r}); from gfast_pipeline.bench import parity; parity.plain(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, job, name, str(case)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+
+
+def plain(path: str, name: str, case: str) -> None:
+    """Print the median µs of one plan on one case in the plain loop."""
+    with open(path, encoding="utf-8") as file:
+        job = from_plain(Job, json.load(file))
+    target = job.contract["target"]
+    device = torch.device(target["device"])
+    workload.apply_precision(target)
+    plan = next(p for p in job.plans if p.name == name)
+    row = next(r for r in job.contract["cases"] if r["id"] == int(case))
+    record = workload.case_record(row, target, device)
+    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+        reference = workload.load_source("gfast_reference", job.reference_source, folder)
+        model = reference.make(record).to(device).eval()
+        model.load_state_dict(reference.draw_weights(record, "official", 1234))
+        forward: Any = model
+        if plan.source is not None:
+            candidate = workload.load_source(name, plan.source, folder)
+            forward = candidate.build(model, record, plan.schedules.get(case, {}))
+        inputs = reference.draw_inputs(record, SEED, 1.0, 0.0, device)
+        for _ in range(WARM_UP):
+            forward(*inputs)
+        print(statistics.median(sample for _ in range(ROUNDS) for sample in _round(forward, inputs, device)))
+
+
+def _round(forward: Any, inputs: tuple[torch.Tensor, ...], device: torch.device) -> list[float]:
+    if device.type != "cuda":
+        samples = []
+        for _ in range(REPEATS):
+            began = time.perf_counter()
+            forward(*inputs)
+            samples.append((time.perf_counter() - began) * 1e6)
+        return samples
+    starts = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
+    torch.cuda.synchronize()
+    for start, end in zip(starts, ends):
+        start.record()
+        forward(*inputs)
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends)]

@@ -1,0 +1,117 @@
+"""Cases too large for several participants: one at a time in a fresh process, 3 calls, one input, then the chunked oracle.
+
+Outputs wait in host memory until the last runner has gone; only then does the oracle run, one sequence at a time, and every
+participant's rows are compared in place. No blocks and no ABBA: these figures show feasibility and rank nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gfast_pipeline.bench import gate
+from gfast_pipeline.bench.bay import Bay
+from gfast_pipeline.bench.correctness import Proof, finite
+from gfast_pipeline.bench.messages import Plan, Usage, Verdict, Visit
+from gfast_pipeline.bench.participant import Lost, Participant
+
+if TYPE_CHECKING:
+    from gfast_pipeline.bench.judge import Judge
+
+CALLS = 3
+
+
+def run(judge: Judge) -> None:
+    """All serial cases of the job, generation 0."""
+    for case in judge.job.cases:
+        outputs = _answers(judge, case)
+        if outputs:
+            _compare(judge, case, outputs)
+        judge.session.cells_done.append([0, case])
+    done = {tuple(cell) for cell in judge.session.cells_done}
+    judge.session.cells_missing = [[0, c] for c in judge.job.cases if (0, c) not in done]
+
+
+def _answers(judge: Judge, case: int) -> dict[str, torch.Tensor]:
+    """Each participant's last output, on the host."""
+    bay = Bay(judge.module, judge.rows[case], judge.contract, judge.device, judge.places.root, 0, False)
+    official = next(d for d in judge.contract["weight_draws"] if d["name"] == "official")
+    bay.draw_weights("official", official["seed"])
+    judge.serial_seed = secrets.randbits(62)
+    private = bay.random(judge.serial_seed, 1.0, 0.0)
+    del private  # 13 GB on the device; the oracle draws it again from its seed
+    outputs = {}
+    for plan in judge.job.plans:
+        judge.say(f"case {case}: {plan.name}, {CALLS} calls")
+        y = _one(judge, bay, case, plan)
+        if y is not None:
+            outputs[plan.name] = y
+    bay.close()
+    return outputs
+
+
+def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
+    participant = Participant(plan, judge.places, 0, int(judge.target.get("threads") or 4))
+    try:
+        began = time.perf_counter()
+        judge.start([participant])
+        if plan.name in judge.out or not judge.attach(participant, bay):
+            return None
+        judge.phase("startup", began, case=case, generation=0)
+        began = time.perf_counter()
+        building = Proof(bay, judge.contract, judge.record_verdict)
+        building.build(participant, "official")
+        judge.phase("build", began, case=case, generation=0)
+        if building.failed or building.skipped:
+            return None
+        began = time.perf_counter()
+        bay.poison(1)
+        for call in range(CALLS):
+            sent = time.perf_counter()
+            answer = participant.ask("call", judge.contract["call_limit_s"], do="timed_call", slot=0)
+            wall = (time.perf_counter() - sent) * 1e6
+            judge.session.visits.append(
+                Visit(plan.name, case, 0, call, 0, 0, "official", 1, [answer["event_us"]], wall, answer["wall_us"], 0.0)
+            )
+        usage = participant.ask("call", 60, do="usage")
+        judge.session.usage.append(Usage(plan.name, case, 0, int(usage["peak_bytes"])))
+        judge.phase("timing", began, case=case, generation=0)
+    except Lost as lost:
+        judge.lose(participant, case, lost, 0)
+        return None
+    finally:
+        participant.end()
+    return bay.slot(0).cpu()
+
+
+def _compare(judge: Judge, case: int, outputs: dict[str, torch.Tensor]) -> None:
+    began = time.perf_counter()
+    record = judge.record(case)
+    official = next(d for d in judge.contract["weight_draws"] if d["name"] == "official")
+    state = judge.module.draw_weights(record, "official", official["seed"])
+    inputs = judge.module.draw_inputs(record, judge.serial_seed, 1.0, 0.0, judge.device)
+    rule = judge.contract["gate"]["official"]
+    worst: dict[str, gate.Worst] = {}
+    told = time.monotonic()
+    for b, y64 in judge.module.serial_oracle(state, record, inputs, judge.device):
+        for name, y in outputs.items():
+            found = gate.worst(y[b].to(judge.device), y64, rule["atol"], rule["rtol"])
+            if name not in worst or not found.share <= worst[name].share:
+                worst[name] = found
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            judge.say(f"case {case}: oracle at sequence {b + 1} of {record.batch}")
+    for name, found in worst.items():
+        good = found.share <= 1.0
+        verdict: dict[str, Any] = {
+            "draw": "official",
+            "variant": "official",
+            "share": finite(found.share),
+            "limit": 1.0,
+        }
+        reason = "" if good else f"{found}; 1 allowed"
+        judge.record_verdict(Verdict("serial", "passed" if good else "failed", name, case, reason=reason, **verdict))
+    judge.phase("oracle", began, case=case, generation=0)

@@ -1,0 +1,1 @@
+"""From visits to a decision: figures, bootstrap, rules, noise. Standard library only; no database, no device."""

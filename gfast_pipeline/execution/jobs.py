@@ -1,0 +1,167 @@
+"""From a contract and some plans to a bench job: who takes part in which kind of session, on which cases and modes.
+
+Knows the contract and the wire format; starts nothing, and does not choose who is the incumbent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gfast_pipeline.bench.messages import Job, Plan, Session, Verdict
+from gfast_pipeline.contract.errors import GfastError
+from gfast_pipeline.contract.load import Loaded
+from gfast_pipeline.contract.workload import Source
+
+REFERENCE = Plan("reference", "reference", None, "reference")
+
+
+class JobError(GfastError):
+    """A session that cannot be put together."""
+
+
+def judge(loaded: Loaded, source: Source, verdicts: Sequence[Verdict], quick: bool = False) -> Job:
+    """Correctness of one candidate on all cases that are not serial; `quick`: one trial of the cheapest."""
+    cases = [case.id for case in loaded.contract.cases if case.id not in loaded.contract.serial_cases]
+    job = _job(loaded, "judge", [source.plan("challenger", cases, prove=True)], cases, verdicts)
+    job.quick = quick
+    return job
+
+
+def race(
+    loaded: Loaded,
+    kind: str,
+    challenger: Source,
+    incumbent: Source,
+    control: Source,
+    verdicts: Sequence[Verdict],
+    profile: str | None = None,
+    peers: dict[str, list[int]] | None = None,
+) -> Job:
+    """A deciding session (`decide`, `screen`, `confirm`): reference, v000, incumbent, its twin and the challenger.
+
+    `profile` names the cases of a screen; `peers` maps a peer to the cases where it is the best one (confirmations).
+    Raises JobError when challenger and incumbent are the same file.
+    """
+    if challenger.sha256 == incumbent.sha256:
+        raise JobError(f"{challenger.name} is the incumbent itself; race another candidate (`gfast noise` races A/A)")
+    contract = loaded.contract
+    cases = [case.id for case in contract.scored]
+    if profile is not None:
+        if profile not in contract.profiles:
+            raise JobError(f"{loaded.path}: no profile {profile!r}; there are {', '.join(contract.profiles)}")
+        cases = list(contract.profiles[profile])
+    plans = [REFERENCE]
+    if incumbent.sha256 != control.sha256:
+        plans.append(control.plan("control", cases))
+    twin = incumbent.plan("twin", cases)
+    twin.name = "twin"
+    plans += [incumbent.plan("incumbent", cases), twin, challenger.plan("challenger", cases, prove=kind != "confirm")]
+    for name, where in (peers or {}).items():
+        plan = loaded.workload.peer(name).plan("peer", where)
+        plan.cases = where
+        plans.append(plan)
+    job = _job(loaded, kind, plans, cases, verdicts)
+    if kind == "screen":
+        job.generations, job.blocks = contract.screen.generations, contract.screen.blocks
+        job.modes = [contract.mode.headline]
+    elif kind == "confirm" and contract.target.device != "cpu":
+        job.modes.append("cold")
+    return job
+
+
+def peers(loaded: Loaded, control: Source, verdicts: Sequence[Verdict], names: Sequence[str] | None = None) -> Job:
+    """All peers of the contract (or `names`) beside reference and v000, proved and measured, never promoted."""
+    cases = [case.id for case in loaded.contract.scored]
+    chosen = [loaded.workload.peer(name) for name in names or loaded.contract.peers]
+    plans = [REFERENCE, control.plan("control", cases), *(source.plan("peer", cases, prove=True) for source in chosen)]
+    job = _job(loaded, "peers", plans, cases, verdicts)
+    job.generations = min(2, job.generations)  # compiled anew in each: enough for a baseline that decides nothing
+    return job
+
+
+def noise(loaded: Loaded, subjects: Sequence[Source], cases: Sequence[int] | None = None) -> Job:
+    """A/A: each subject against a second process of itself. The first is `incumbent` and `twin`, others `NAME` and `NAME_twin`."""
+    chosen = list(cases or [case.id for case in loaded.contract.scored])
+    plans = [REFERENCE]
+    for index, source in enumerate(subjects):
+        plan, twin = source.plan("peer", chosen), source.plan("peer", chosen)
+        twin.name = f"{source.name}_twin"
+        if index == 0:
+            plan.role, twin.role, twin.name = "incumbent", "twin", "twin"
+        plans += [plan, twin]
+    return _job(loaded, "noise", plans, chosen, [])
+
+
+def serial(loaded: Loaded, sources: Sequence[Source], verdicts: Sequence[Verdict]) -> Job:
+    """The contract's serial cases, one participant at a time, against the chunked oracle. Raises JobError without any."""
+    cases = list(loaded.contract.serial_cases)
+    if not cases:
+        raise JobError(f"{loaded.path}: serial_cases is empty; there is no case too large for an ordinary session")
+    job = _job(loaded, "serial", [source.plan("challenger", cases) for source in sources], cases, verdicts)
+    job.generations, job.blocks, job.modes = 1, 3, ["official"]
+    return job
+
+
+def ceilings(loaded: Loaded) -> Job:
+    """What the device can do at best."""
+    job = _job(loaded, "ceilings", [], [], [])
+    job.generations = job.blocks = 0
+    return job
+
+
+def probe(loaded: Loaded, subject: Source, other: Source, control: Source, cases: Sequence[int]) -> Job:
+    """`gfast doctor --device`: five contexts alive (reference, v000, subject, its twin, other) on some cases."""
+    chosen = list(cases)
+    twin = subject.plan("twin", chosen)
+    twin.name = "twin"
+    plans = [REFERENCE, control.plan("control", chosen), subject.plan("incumbent", chosen), twin]
+    return _job(loaded, "probe", [*plans, other.plan("challenger", chosen)], chosen, [])
+
+
+def parity(loaded: Loaded, sources: Sequence[Source], cases: Sequence[int]) -> Job:
+    """Our official figure beside a plain loop, for the reference and some plans."""
+    chosen = list(cases)
+    job = _job(loaded, "parity", [REFERENCE, *(source.plan("peer", chosen) for source in sources)], chosen, [])
+    job.generations, job.modes = 2, ["official"]
+    return job
+
+
+def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Source]) -> Job:
+    """The cells that a partial session left, for the very same plans. Raises JobError where a file has changed since."""
+    if not session.cells_missing:
+        raise JobError(f"session {identity} has nothing left to measure")
+    plans = []
+    for record in session.participants:
+        if record["role"] == "reference":
+            plans.append(REFERENCE)
+            continue
+        source = sources.get(record["candidate_hash"])
+        if source is None:
+            raise JobError(
+                f"{record['name']} of session {identity} is no file here any more; a changed one needs a new race"
+            )
+        plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"])
+        plans.append(plan)
+    job = _job(loaded, session.kind, plans, list(session.cases), [])
+    job.generations, job.blocks, job.modes = session.generations, session.blocks, list(session.modes)
+    job.cells, job.rest_of, job.seed = [list(cell) for cell in session.cells_missing], identity, session.seed
+    return job
+
+
+def _job(loaded: Loaded, kind: str, plans: list[Plan], cases: list[int], verdicts: Sequence[Verdict]) -> Job:
+    contract = loaded.contract
+    modes = ["official", "queued"] if contract.target.device != "cpu" else ["official"]
+    return Job(
+        kind,
+        contract.workload,
+        contract.name,
+        loaded.hash,
+        loaded.plain,
+        loaded.workload.reference_source,
+        plans,
+        cases,
+        contract.generations,
+        contract.blocks,
+        modes,
+        list(verdicts),
+    )

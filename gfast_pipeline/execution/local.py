@@ -1,0 +1,64 @@
+"""Run a bench job here: one subprocess, its progress line by line, its sealed session. A silent worker is a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from gfast_pipeline.bench.messages import Job, Session, canonical, to_plain, unseal
+from gfast_pipeline.contract.errors import GfastError
+
+
+class RunError(GfastError):
+    """The bench did not start, or ended without a session."""
+
+
+def run(job: Job, say: Callable[[float, str], None], minutes: float | None = None) -> Session:
+    """Run `job` in a bench process of its own; `say(seconds, line)` hears its progress.
+
+    Ctrl-C is passed on once and ends the session at the next case boundary. Raises RunError with the bench's own words.
+    """
+    with tempfile.TemporaryDirectory(prefix="gfast-job-") as folder:
+        path, out = Path(folder, "job.json"), Path(folder, "session.json")
+        path.write_bytes(canonical(to_plain(job)))
+        command = [sys.executable, "-m", "gfast_pipeline.bench", str(path), str(out), "--events"]
+        if minutes is not None:
+            command += ["--minutes", str(minutes)]
+        root = str(Path(__file__).resolve().parents[2])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        )
+        assert process.stdout is not None and process.stderr is not None
+        interrupted = False
+        while True:
+            try:
+                for line in process.stdout:
+                    _pass_on(line, say)
+                break
+            except KeyboardInterrupt:
+                if interrupted:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    raise
+                interrupted = True
+                process.send_signal(signal.SIGINT)
+        words = process.stderr.read().strip()
+        code = process.wait()
+        if not out.is_file():
+            told = words.splitlines()[-1] if words else f"exit code {code} and not a word"
+            raise RunError(f"the bench ended without a session: {told}")
+        return unseal(out.read_bytes())
+
+
+def _pass_on(line: str, say: Callable[[float, str], None]) -> None:
+    try:
+        event = json.loads(line)
+        say(float(event["seconds"]), str(event["text"]))
+    except (ValueError, KeyError, TypeError):
+        say(0.0, line.rstrip())

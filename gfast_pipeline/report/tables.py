@@ -1,0 +1,256 @@
+"""Tables for a terminal, drawn from plain values (`report.plain`). Knows how things look, not what they mean.
+
+No ratio is drawn without the µs it is a ratio of: both stand in one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+_STATUS = {"passed": "green", "failed": "bold red", "skipped": "yellow", "not_run": "yellow"}
+_OUTCOME = {"promote": "bold green", "reject": "red", "uncertain": "yellow", "invalid": "bold red"}
+_CLOCKS = {"sm_mhz": "SM clock MHz", "memory_mhz": "memory clock MHz", "temperature_c": "°C", "power_w": "W"}
+Plain = Mapping[str, Any]
+_RATIOS = (  # mode (None: the headline), what, role above, role below, field of the decision
+    (None, "incumbent ÷ challenger", "incumbent", "challenger", "shown"),
+    ("queued", "queued, incumbent ÷ challenger", "incumbent", "challenger", "queued"),
+    (None, "reference ÷ challenger", "reference", "challenger", "ratio_to_reference"),
+    (None, "A/A control, incumbent ÷ twin", "incumbent", "twin", "noise"),
+    (None, "health, reference ÷ v000", "reference", "control", "health"),
+)
+
+
+def session_view(shown: Plain) -> RenderableType:
+    """A session from `session_plain`: header, decision, gates, timings, phases, clocks, and what was not run."""
+    parts: list[RenderableType] = [_header(shown["header"])]
+    if shown["decision"]:
+        parts.append(_decision(shown["decision"]))
+    parts += [_gates(shown["gates"]), *_some(shown["failures"], _failures), *_some(shown["skips"], _skips)]
+    parts += [*_some(shown["shares"], _shares), *_some(shown["timings"], _timings), *_some(shown["phases"], _phases)]
+    if shown["clocks"]:
+        parts.append(_clocks(shown["clocks"]))
+    if shown["not_run"]:
+        parts.append(_list("Gates not run", shown["not_run"], "yellow"))
+    return _spaced(parts)
+
+
+def noise_view(shown: Plain) -> RenderableType:
+    """An A/A report from `noise_plain`: spreads in percent per case and mode, and what this machine can decide."""
+    table = _table(
+        "Noise: the same code in two processes",
+        ["case", "mode", "!µs", "!ratio: between processes", "!within", "!time: between", "!within", "!twin, 95 %"],
+    )
+    for row in shown["rows"]:
+        spreads = (row[name] for name in ("ratio_between", "ratio_within", "time_between", "time_within"))
+        table.add_row(
+            str(row["case"]),
+            row["mode"],
+            us(row["us"]),
+            *(f"{spread:.2f} %" for spread in spreads),
+            ratio(row["interval"]),
+        )
+    lines = [
+        f"{mode['mode']}: {us(mode['pair_us'])} µs ÷ {us(mode['twin_us'])} µs = {ratio(mode['interval'])}, "
+        f"margin {mode['margin']:.2%}, "
+        f"smallest difference that can be decided {mode['smallest']:.2%}"
+        for mode in shown["modes"]
+    ]
+    about = f"{shown['twin']} against {shown['pair']}, {shown['generations']} generations × {shown['blocks']} blocks"
+    header = [_header(shown["header"])] if shown.get("header") else []
+    notes = [_list("Notes", shown["notes"], "yellow")] if shown["notes"] else []
+    return _spaced([*header, Text(about), table, _list("Over all cases", lines, ""), *notes])
+
+
+def ceilings_view(shown: Plain) -> RenderableType:
+    """What was measured of the device, from `ceilings_plain`."""
+    table = _table("Measured on this device", ["what", "!figure"])
+    for name, figure in _flat("", shown["measured"]):
+        table.add_row(escape(name), figure)
+    return _spaced([_header(shown["header"]), table])
+
+
+def us(value: float | None) -> str:
+    """Microseconds with a precision that fits, without unit; "–" for none."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def ratio(interval: Plain | None) -> str:
+    """A ratio with its 95 % interval: "1.112 (1.098 to 1.126)"; empty for none."""
+    return f"{interval['ratio']:.3f} ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+
+
+def _header(header: Plain) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    status = Text(header["status"], style="green" if header["status"] == "complete" else "bold red")
+    if header["reason"]:
+        status.append(f": {header['reason']}", style="default")
+    cells = f"{header['generations']} generations × {header['blocks']} blocks, {', '.join(header['modes'])}"
+    missing = f", {len(header['cells_missing'])} cells missing" if header["cells_missing"] else ""
+    rows: list[tuple[str, str | Text]] = [
+        ("session", Text(f"{header['id'] or '(not stored)'}  {header['kind']}  {header['started']}")),
+        ("contract", Text(f"{header['workload']}/{header['contract']}  {header['contract_hash'][:12]}")),
+        ("scope", Text("  ".join(f"{name}: {value}" for name, value in _flat("", header["scope"])) or "unknown")),
+        ("isolation", Text(header["isolation"] or "unknown")),
+        ("measured", Text(f"cases {', '.join(map(str, header['cases']))}; {cells}{missing}")),
+        ("status", status),
+    ]
+    for name, value in rows:
+        grid.add_row(name, value)
+    return grid
+
+
+def _decision(decision: Plain) -> RenderableType:
+    outcome = decision["outcome"]
+    style = _OUTCOME.get(outcome.removeprefix("screen_"), "bold")
+    lines = [Text.assemble((outcome, style), "  ", decision["reason"])]
+    for mode, what, upper, lower, name in _RATIOS:
+        measured = decision["us"].get(mode or decision["mode"], {})
+        if decision.get(name) and upper in measured and lower in measured:
+            figures = f"{us(measured[upper])} µs ÷ {us(measured[lower])} µs"
+            lines.append(Text(f"{what}: {figures} = {ratio(decision[name])}", style="" if name == "shown" else "dim"))
+    if decision.get("margin") is not None:
+        lines.append(Text(f"margin: {decision['margin']:.2%}", style="dim"))
+    lines += [Text(note, style="yellow") for note in decision.get("notes", ())]
+    return Group(*lines)
+
+
+def _gates(gates: list[Plain]) -> RenderableType:
+    if not gates:
+        return Text("No verdicts.", style="yellow")
+    table = _table("Gates", ["gate", *(f"!{status.replace('_', ' ')}" for status in _STATUS)])
+    for row in gates:
+        cells = (Text(str(row[s]), style=_STATUS[s]) if row.get(s) else Text("") for s in _STATUS)
+        table.add_row(row["gate"], *cells)
+    return table
+
+
+def _failures(failures: list[Plain]) -> RenderableType:
+    return _verdicts("Failures", failures)
+
+
+def _skips(skips: list[Plain]) -> RenderableType:
+    """Skips alike but for their place are one line: a gate that fits no short visit skips a hundred times."""
+    alike: dict[tuple[str, str, str], set[str]] = {}
+    for verdict in skips:
+        key = (verdict["participant"], verdict["gate"], verdict["reason"])
+        alike.setdefault(key, set()).add(str(verdict["case"]) if verdict["case"] is not None else "all")
+    table = _table("Skipped", ["participant", "gate", "cases", "reason"])
+    for (participant, gate, reason), cases in alike.items():
+        table.add_row(escape(participant), gate, ", ".join(sorted(cases, key=lambda c: (len(c), c))), escape(reason))
+    return table
+
+
+def _verdicts(title: str, verdicts: list[Plain]) -> RenderableType:
+    table = _table(title, ["participant", "gate", "case", "input", "!share", "!u", "!limit", "reason"])
+    for verdict in verdicts:
+        place = "/".join(str(verdict[name]) for name in ("draw", "variant", "trial") if verdict[name] is not None)
+        numbers = (verdict[name] for name in ("share", "reference_share", "limit"))
+        table.add_row(
+            escape(verdict["participant"]), verdict["gate"], _maybe(verdict["case"]), place, *map(_share, numbers),
+            escape(verdict["reason"]),
+        )  # fmt: skip
+    return table
+
+
+def _shares(shares: list[Plain]) -> RenderableType:
+    columns = ["case", "participant", "gate", "input", "!share", "!u (reference)", "!limit", "!used"]
+    table = _table("Largest share of the error allowance", columns)
+    for row in shares:
+        table.add_row(
+            str(row["case"]), escape(row["participant"]), row["gate"], row["input"],
+            *(_share(row[name]) for name in ("share", "u", "limit")),
+            Text(f"{row['used']:.0%}", style=_STATUS["failed"] if row["used"] > 1 else ""),
+        )  # fmt: skip
+    return table
+
+
+def _timings(timings: list[Plain]) -> RenderableType:
+    modes = list(dict.fromkeys(row["mode"] for row in timings))
+    base = timings[0]["base"]
+    found = {(row["case"], row["participant"], row["mode"]): row for row in timings}
+    table = _table(f"Times: median µs, and {base} ÷ participant with its 95 % interval",
+                   ["case", "participant", *(f"!{mode} µs" for mode in modes), "!calls"])  # fmt: skip
+    last = None
+    for case, participant in dict.fromkeys((row["case"], row["participant"]) for row in timings):
+        if last is not None and case != last:
+            table.add_section()
+        rows = [found.get((case, participant, mode)) for mode in modes]
+        calls = sum(row["calls"] for row in rows if row is not None)
+        table.add_row(str(case), escape(participant), *(_timing(row) for row in rows), str(calls))
+        last = case
+    return table
+
+
+def _timing(row: Plain | None) -> str:
+    """µs and ratio in one cell. A row without a figure had only host-bound visits, or none."""
+    if row is None:
+        return "no valid visit"
+    bound = f"  [{row['host_bound']} host bound]" if row["host_bound"] else ""
+    return escape(f"{us(row['median_us'])}  {ratio(row['interval'])}{bound}".rstrip())
+
+
+def _phases(phases: list[Plain]) -> RenderableType:
+    table = _table("Time spent", ["phase", "!seconds", "!longest", "!count"])
+    for row in phases:
+        table.add_row(row["phase"], f"{row['seconds']:.1f}", f"{row['longest']:.1f}", str(row["count"]))
+    return table
+
+
+def _clocks(clocks: Plain) -> RenderableType:
+    lines = [f"{label}: {least:g} to {most:g}" for name, label in _CLOCKS.items() if name in clocks
+             for least, most in [clocks[name]]]  # fmt: skip
+    if "throttle_reasons" in clocks:
+        reasons = (f"{reason} ({count} ×)" for reason, count in clocks["throttle_reasons"].items())
+        lines.append(f"throttle reasons: {', '.join(reasons)}")
+    return _list("Clocks beside the blocks", lines, "")
+
+
+def _table(title: str, columns: Iterable[str]) -> Table:
+    """A table; a column whose name begins with "!" holds figures and stands to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for name in columns:
+        table.add_column(name.removeprefix("!"), justify="right" if name.startswith("!") else "left", overflow="fold")
+    return table
+
+
+def _list(title: str, lines: Iterable[str], style: str) -> RenderableType:
+    return Group(Text(title, style="bold"), *(Text(f"  {line}", style=style) for line in lines))
+
+
+def _some(rows: list[Plain], draw: Any) -> list[RenderableType]:
+    return [draw(rows)] if rows else []
+
+
+def _spaced(parts: list[RenderableType]) -> RenderableType:
+    spaced: list[RenderableType] = []
+    for part in parts:
+        spaced += [part, Text("")]
+    return Group(*spaced[:-1])
+
+
+def _flat(prefix: str, values: Plain) -> Iterable[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{name}.", value)
+        elif isinstance(value, float):
+            yield f"{prefix}{name}", f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        else:
+            yield f"{prefix}{name}", ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _maybe(value: Any) -> str:
+    return "–" if value is None else str(value)
