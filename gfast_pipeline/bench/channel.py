@@ -57,7 +57,7 @@ class Channel:
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ChannelError(f"not JSON: {line[:80]!r}") from None
         if not isinstance(message, dict):
             raise ChannelError(f"not an object: {line[:80]!r}")

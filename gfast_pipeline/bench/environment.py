@@ -8,9 +8,11 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import time
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -159,9 +161,12 @@ def _cpu_model() -> str:
 
 
 def _version(package: str) -> str | None:
-    from importlib import metadata
-
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def tool(name: str) -> str | None:
+    """Where a program lies, or None."""
+    return shutil.which(name)

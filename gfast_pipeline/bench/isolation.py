@@ -20,8 +20,12 @@ RUNGS = ("namespace", "seccomp", "none")
 FIRST_UID = 61001
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
-# system call numbers: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, then socket, and the audit architecture
-_CALLS = {"x86_64": ((101, 310, 311, 438), 41, 0xC000003E), "aarch64": ((117, 270, 271, 438), 198, 0xC00000B7)}
+# system call numbers: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, io_uring_setup (a ring opens sockets
+# without socket()), then socket, and the audit architecture
+_CALLS = {
+    "x86_64": ((101, 310, 311, 438, 425), 41, 0xC000003E),
+    "aarch64": ((117, 270, 271, 438, 425), 198, 0xC00000B7),
+}
 
 
 class IsolationError(RuntimeError):

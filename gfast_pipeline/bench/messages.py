@@ -122,6 +122,7 @@ class Visit:
     spin_us: float = 0.0
     status: str = "ok"  # ok · host_bound
     untimed: int = 2
+    host_us: float = 0.0  # a fixed Python loop on the core just before: how fast the host was
 
 
 @dataclass

@@ -40,9 +40,9 @@ class Oracle:
         self._model64: Any = None
 
     def _load(self, dtype: torch.dtype) -> Any:
-        with torch.device("meta"):
+        with torch.device(self.device):  # not "meta": its first use imports seconds of torch
             model = self.workload.make(self.case)
-        model = model.to(dtype).to_empty(device=self.device).eval().requires_grad_(False)
+        model = model.to(dtype).eval().requires_grad_(False)
         model.load_state_dict(self.state, strict=True)
         return model
 

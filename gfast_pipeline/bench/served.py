@@ -7,11 +7,8 @@ judge's slots, so that an output which shares storage with a later one is thereb
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +16,7 @@ import torch
 from gfast_pipeline.bench import cudart, workload
 from gfast_pipeline.bench.channel import Channel
 from gfast_pipeline.bench.gate import output_facts
+from gfast_pipeline.bench.quiet import QuietCore
 from gfast_pipeline.bench.shared import Shared, unpack
 
 
@@ -30,19 +28,6 @@ def warm_up(device: torch.device) -> None:
     torch.cuda.synchronize(device)
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """No garbage collection and one core, the same for every runner, while a clock runs."""
-    allowed = os.sched_getaffinity(0)
-    gc.disable()
-    os.sched_setaffinity(0, {max(allowed)})  # this thread alone: compilers and driver threads keep all cores
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
-        gc.enable()
-
-
 class Runner:
     """State of one runner: the loaded candidate, the current build and the shared blocks of the current case."""
 
@@ -52,6 +37,7 @@ class Runner:
         self.forward: Any = None
         self.kept: list[torch.Tensor] = []
         self.flush: torch.Tensor | None = None
+        self.core = QuietCore()
 
     def do_load(self, name: str, source: str | None, reference: str, target: dict[str, Any]) -> dict[str, Any]:
         """Import reference and candidate; `source` None: the participant is the reference itself."""
@@ -92,9 +78,8 @@ class Runner:
         block = Shared.open(weights, self.device)
         state = {name: tensor.clone() for name, tensor in unpack(block, layout).items()}
         block.close()
-        with torch.device("meta"):
-            model = self.reference.make(record)
-        model = model.to_empty(device=self.device).eval()
+        with torch.device(self.device):  # not "meta": its first use imports seconds of torch
+            model = self.reference.make(record).eval()
         model.load_state_dict(state, strict=True)
         self.model, self.state, self.case = model, state, record
         self.shape, self.dtype = tuple(self.reference.output_shape(record)), getattr(torch, record.dtype)
@@ -168,12 +153,12 @@ class Runner:
         if null:
             ready = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
             forward = lambda *_: ready  # noqa: E731
-        with torch.inference_mode(), quiet():
+        with torch.inference_mode(), self.core.hold() as host_us:
             measured = (self._visit_cuda if self.device.type == "cuda" else self._visit_cpu)(
                 forward, mode, calls, spin_cycles, untimed
             )
             kept = measured.pop("kept")
-            self.channel.send({"ok": True, **measured})
+            self.channel.send({"ok": True, "host_us": round(host_us, 1), **measured})
             if null:
                 return {"ok": True}
             for index, y in enumerate(kept):

@@ -68,6 +68,11 @@ class Shared:
         ends = torch.cat([self._whole[:GUARD_BYTES], self._whole[GUARD_BYTES + self.nbytes :]])
         return bool((ends == _PATTERN).all())
 
+    def mend(self) -> None:
+        """Write the guards anew, so that nobody is blamed for what another did."""
+        self._whole[:GUARD_BYTES].fill_(_PATTERN)
+        self._whole[GUARD_BYTES + self.nbytes :].fill_(_PATTERN)
+
     def close(self) -> None:
         """Free (allocator) or unmap (opener). Tensors over the block must not be used afterwards."""
         del self.payload, self._whole

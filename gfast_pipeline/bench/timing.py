@@ -20,6 +20,8 @@ from gfast_pipeline.bench.messages import Clock, Usage, Verdict, Visit
 from gfast_pipeline.bench.participant import Lost, Participant
 
 SPIN_LIMIT_US = 200_000.0
+LONG_US = 20_000.0  # a call this long warms up for itself: one untimed call is enough
+CONTEXT_MODES = ("official",)  # of reference and control: they decide nothing, and cost the most
 SPIN_SLACK_US = 500.0  # for the jitter of short enqueues
 NULL_VISITS = 3
 
@@ -27,10 +29,16 @@ NULL_VISITS = 3
 class Pace:
     """What calibration froze for a (participant, case): timed and untimed calls a visit by mode, and the spin."""
 
-    def __init__(self, calls: int, most_untimed: int) -> None:
+    def __init__(self, call_us: float, visit_ms: float, most_calls: int, most_untimed: int) -> None:
+        calls = max(2, min(round(visit_ms * 1e3 / call_us), most_calls))
         self.calls = {"official": calls, "queued": calls, "cold": calls}
-        self.untimed = max(2, min(calls, most_untimed))
+        self.untimed = 1 if call_us > LONG_US else max(2, min(calls, most_untimed))
         self.spin_us = 0.0
+
+
+def measured_modes(role: str, modes: list[str]) -> list[str]:
+    """In which of a session's modes a participant of this role is measured."""
+    return [mode for mode in modes if role not in ("reference", "control") or mode in CONTEXT_MODES]
 
 
 class Cell:
@@ -64,7 +72,7 @@ class Cell:
         """Warm up, calibrate, then `blocks` blocks; `clock()` reads the card's state beside each."""
         self.bay.refill()
         for participant in participants:
-            self._try(participant, self._calibrate, modes)
+            self._try(participant, self._calibrate, measured_modes(participant.role, modes))
         frozen = [self.paces[(p.name, self.case)] for p in participants if (p.name, self.case) in self.paces]
         self.bay.used = max((max(pace.calls.values()) + pace.untimed for pace in frozen), default=self.bay.used)
         first = next((p for p in participants if p.role == "reference"), None)
@@ -80,7 +88,7 @@ class Cell:
                 for mode in modes:
                     self.bay.refill()
                     for position, participant in enumerate(sequence):
-                        if participant.name not in self.out:
+                        if participant.name not in self.out and mode in measured_modes(participant.role, modes):
                             self._try(participant, self._visit, block, turn, position, mode)
         for participant in participants:
             if participant.name not in self.out:
@@ -105,8 +113,7 @@ class Cell:
             self.turn(participant, "official", 2, 0.0)
             first, _, _ = self.turn(participant, "official", 2, 0.0)
             call_us = max(statistics.median(first["events"]), 1.0)
-            calls = round(self.contract["visit_ms"] * 1e3 / call_us)
-            self.paces[key] = Pace(max(2, min(calls, self.bay.most_calls)), self.bay.most_untimed)
+            self.paces[key] = Pace(call_us, self.contract["visit_ms"], self.bay.most_calls, self.bay.most_untimed)
         pace = self.paces[key]
         answer, _, _ = self.turn(participant, "official", pace.calls["official"], 0.0, pace.untimed)
         if "queued" in modes:
@@ -178,6 +185,7 @@ class Cell:
                 round(spin, 1),
                 "host_bound" if bound else "ok",
                 pace.untimed,
+                float(answer.get("host_us", 0.0)),
             )
         )
         self._check(participant, block, calls, pace.untimed, mode)

@@ -182,8 +182,9 @@ def _incomplete(session: Session, players: Cast, cases: Sequence[int], modes: Se
         )
     if session.kind != "screen" and players.twin is None:
         return "the session has no twin of the incumbent, so nothing says how far its noise reaches"
-    for mode in modes:
-        for name in players.anchors:
+    racing = [name for name in (players.challenger, players.incumbent, players.twin) if name is not None]
+    for mode in modes:  # the bench measures reference and v000 in the headline mode alone: they decide nothing
+        for name in players.anchors if mode == modes[0] else racing:
             for case in cases:
                 if holes := missing_visits(session, case, name, mode):
                     return (

@@ -50,12 +50,14 @@ def race(
         if profile not in contract.profiles:
             raise JobError(f"{loaded.path}: no profile {profile!r}; there are {', '.join(contract.profiles)}")
         cases = list(contract.profiles[profile])
-    plans = [REFERENCE]
-    if incumbent.sha256 != control.sha256:
-        plans.append(control.plan("control", cases))
-    twin = incumbent.plan("twin", cases)
-    twin.name = "twin"
-    plans += [incumbent.plan("incumbent", cases), twin, challenger.plan("challenger", cases, prove=kind != "confirm")]
+    plans = [REFERENCE, incumbent.plan("incumbent", cases)]
+    if kind != "screen":  # a screen only sorts: it needs no control of its noise
+        if incumbent.sha256 != control.sha256:
+            plans.append(control.plan("control", cases))
+        twin = incumbent.plan("twin", cases)
+        twin.name = "twin"
+        plans.append(twin)
+    plans.append(challenger.plan("challenger", cases, prove=kind != "confirm"))
     for name, where in (peers or {}).items():
         plan = loaded.workload.peer(name).plan("peer", where)
         plan.cases = where
@@ -79,21 +81,16 @@ def peers(loaded: Loaded, control: Source, verdicts: Sequence[Verdict], names: S
     return job
 
 
-def noise(loaded: Loaded, subjects: Sequence[Source], cases: Sequence[int] | None = None) -> Job:
-    """A/A: each subject against a second process of itself. The first is `incumbent` and `twin`, others `NAME` and `NAME_twin`."""
+def noise(loaded: Loaded, subject: Source, cases: Sequence[int] | None = None) -> Job:
+    """A/A: a candidate against a second process of itself, with the reference beside both."""
     chosen = list(cases or [case.id for case in loaded.contract.scored])
-    plans = [REFERENCE]
-    for index, source in enumerate(subjects):
-        plan, twin = source.plan("peer", chosen), source.plan("peer", chosen)
-        twin.name = f"{source.name}_twin"
-        if index == 0:
-            plan.role, twin.role, twin.name = "incumbent", "twin", "twin"
-        plans += [plan, twin]
-    return _job(loaded, "noise", plans, chosen, [])
+    twin = subject.plan("twin", chosen)
+    twin.name = "twin"
+    return _job(loaded, "noise", [REFERENCE, subject.plan("incumbent", chosen), twin], chosen, [])
 
 
 def serial(loaded: Loaded, sources: Sequence[Source], verdicts: Sequence[Verdict]) -> Job:
-    """The contract's serial cases, one participant at a time, against the chunked oracle. Raises JobError without any."""
+    """The contract's serial cases, one participant at a time, against the chunked oracle. Raises JobError for none."""
     cases = list(loaded.contract.serial_cases)
     if not cases:
         raise JobError(f"{loaded.path}: serial_cases is empty; there is no case too large for an ordinary session")
@@ -127,7 +124,7 @@ def parity(loaded: Loaded, sources: Sequence[Source], cases: Sequence[int]) -> J
 
 
 def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Source]) -> Job:
-    """The cells that a partial session left, for the very same plans. Raises JobError where a file has changed since."""
+    """The cells that a partial session left, for the very same plans. Raises JobError where a file has changed."""
     if not session.cells_missing:
         raise JobError(f"session {identity} has nothing left to measure")
     plans = []

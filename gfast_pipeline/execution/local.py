@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from gfast_pipeline.bench.messages import Job, Session, canonical, to_plain, unseal
 from gfast_pipeline.contract.errors import GfastError
@@ -30,8 +31,7 @@ def run(job: Job, say: Callable[[float, str], None], minutes: float | None = Non
         command = [sys.executable, "-m", "gfast_pipeline.bench", str(path), str(out), "--events"]
         if minutes is not None:
             command += ["--minutes", str(minutes)]
-        root = str(Path(__file__).resolve().parents[2])
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+        environment = with_package()
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
@@ -54,6 +54,24 @@ def run(job: Job, say: Callable[[float, str], None], minutes: float | None = Non
             told = words.splitlines()[-1] if words else f"exit code {code} and not a word"
             raise RunError(f"the bench ended without a session: {told}")
         return unseal(out.read_bytes())
+
+
+def examine(device: str) -> dict[str, Any]:
+    """What the bench says of this machine's `device` (cpu or cuda). Raises RunError when it says nothing."""
+    command = [sys.executable, "-m", "gfast_pipeline.bench.doctor", device]
+    done = subprocess.run(command, capture_output=True, text=True, env=with_package(), timeout=300)
+    if done.returncode:
+        told = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise RunError(
+            f"this machine cannot be examined: {told}; install the extra: pip install 'gfast-pipeline[bench]'"
+        )
+    return json.loads(done.stdout)
+
+
+def with_package() -> dict[str, str]:
+    """This process's variables, with this very package first on the path of a child."""
+    root = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
 
 
 def _pass_on(line: str, say: Callable[[float, str], None]) -> None:

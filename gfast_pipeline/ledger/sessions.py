@@ -1,9 +1,9 @@
-"""Sessions and decisions in the log: append, list, load, and who holds the title. Knows the records, no statistics."""
+"""Sessions and decisions in the log: append, load, list, join, and who holds the title. No statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from gfast_pipeline.ledger.columns import decode_visits, encode_visits
 from gfast_pipeline.ledger.evidence import Entry, EvidenceError
 
 SESSION, DECISION = "session", "decision"
+TRUSTED = ("reference", "control", "incumbent", "twin")
+"""Roles whose failure voids a session; all others are judged in it."""
+PROVING = ("screen", "decide")
+"""Kinds of session in which the challenger is proved right before it is timed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,120 @@ def load_session(identity: str, folders: Sequence[Path] | None = None) -> Sessio
         raise EvidenceError(
             f"{entry.path}: written by another version of gfast ({error}); read it with that one"
         ) from None
+
+
+def load_whole(identity: str, folders: Sequence[Path] | None = None) -> Session:
+    """The session joined with its remainders: those whose `rest_of` is its id, and theirs, in the order of the log.
+
+    One session as if measured in one go. A cell that several measured counts as the first did; later visits, clocks and
+    usage of it are dropped, which `reason` says. `complete` only where no part is void or failed and none is missing,
+    but for those that the judge left because all was `settled`. Raises EvidenceError as `load_session`, and naming both
+    where a remainder does not fit its session.
+    """
+    entry = evidence.find(identity, folders, SESSION)
+    heads = list_sessions(folders)
+    known, before = {entry.id}, 0
+    while len(known) > before:
+        before = len(known)
+        known |= {head.id for head in heads if head.rest_of in known}
+    later = [head.id for head in heads if head.id in known and head.id != entry.id]
+    parts = {part: load_session(part, folders) for part in (entry.id, *later)}
+    whole = _joined(parts) if later else parts[entry.id]
+    reason = ""
+    if whole.cells_missing and not settled(whole):
+        generation, case = whole.cells_missing[0]
+        reason = f"{len(whole.cells_missing)} cells are missing, first generation {generation} case {case}"
+    elif later:
+        reason = _unproved(parts[entry.id], whole)
+    if whole.status != "complete" or not reason:
+        return whole
+    return replace(whole, status="partial", reason="; ".join(filter(None, [reason, whole.reason])))
+
+
+def settled(session: Session) -> bool:
+    """Whether the judge had a reason of its own to leave cells: all whom it judged had failed, or declined to build."""
+    judged = {record["name"] for record in session.participants if record["role"] not in TRUSTED}
+    out = {
+        v.participant for v in session.verdicts if v.status == "failed" or (v.gate, v.status) == ("build", "skipped")
+    }
+    return bool(judged) and judged <= out
+
+
+def _joined(parts: Mapping[str, Session]) -> Session:
+    """All parts in one. Its status is the worst among void, failed and complete: partial ones are made whole here."""
+    first_id, first = next(iter(parts.items()))
+    asked = [tuple(cell) for cell in (*first.cells_done, *first.cells_missing)]
+    whole = replace(first, cells_done=[], visits=[], clocks=[], usage=[], verdicts=[], phases=[], not_run=[])
+    whole.measured, whole.environment = {}, dict(first.environment)
+    done: dict[tuple[int, ...], str] = {}
+    said: list[str] = []
+    for part_id, part in parts.items():
+        cells = [tuple(cell) for cell in part.cells_done]
+        if odd := _misfit(first, part) or ("cells" if set(cells) - set(asked) else ""):
+            raise EvidenceError(
+                f"session {part_id} is no remainder of session {first_id}: its {odd} differ; measure the rest of "
+                f"{first_id} once more, under the same contract on the same machine"
+            )
+        for cell in cells:
+            if cell in done:
+                said.append(f"generation {cell[0]} case {cell[1]} counts as {done[cell]} measured it, not {part_id}")
+        fresh = {cell for cell in cells if cell not in done}
+        done |= dict.fromkeys(fresh, part_id)
+        whole.cells_done += [list(cell) for cell in cells if cell in fresh]
+        whole.visits += [record for record in part.visits if (record.generation, record.case) in fresh]
+        whole.clocks += [record for record in part.clocks if (record.generation, record.case) in fresh]
+        whole.usage += [record for record in part.usage if (record.generation, record.case) in fresh]
+        whole.verdicts += part.verdicts
+        whole.phases += part.phases
+        whole.not_run += [entry for entry in part.not_run if entry not in whole.not_run]
+        whole.measured = _first_wins(whole.measured, part.measured)
+        whole.ended = part.ended
+        whole.environment["after"] = part.environment.get("after")
+        if part.status in ("void", "failed"):
+            said.append(f"{part_id} is {part.status}: {part.reason or 'no reason recorded'}")
+    whole.isolation = " and ".join(dict.fromkeys(part.isolation for part in parts.values()))
+    whole.cells_missing = [list(cell) for cell in asked if cell not in done]
+    statuses = {part.status for part in parts.values()}
+    whole.status = next((status for status in ("void", "failed") if status in statuses), "complete")
+    whole.reason = "; ".join(said)
+    return whole
+
+
+def _misfit(first: Session, part: Session) -> str:
+    """In what two sessions differ that have to be alike to be one; empty where nothing does."""
+    if first is not part and not same_scope(first.scope, part.scope):
+        return "scope (device or software)"
+    for name in ("contract_hash", "kind", "generations", "blocks", "modes"):
+        if getattr(first, name) != getattr(part, name):
+            return f"{name} ({getattr(first, name)} and {getattr(part, name)})"
+    mine, theirs = (
+        sorted((str(r["name"]), str(r["role"]), str(r["plan_hash"])) for r in one.participants) for one in (first, part)
+    )
+    odd = sorted({name for name, *_ in set(mine) ^ set(theirs)})
+    return f"participants ({', '.join(odd)})" if odd else ""
+
+
+def _first_wins(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables in one; tables in them too, anything else as `one` has it."""
+    both = {**other, **one}
+    for name in set(one) & set(other):
+        if isinstance(one[name], dict) and isinstance(other[name], dict):
+            both[name] = {**other[name], **one[name]}
+    return both
+
+
+def _unproved(first: Session, whole: Session) -> str:
+    """What is wrong where a first part ended before its proof did: its remainders time, and may not prove again."""
+    if first.cells_done or whole.kind not in PROVING:
+        return ""
+    fallen = {verdict.participant for verdict in whole.verdicts if verdict.status == "failed"}
+    proved = {(verdict.participant, verdict.case) for verdict in whole.verdicts if verdict.gate == "official"}
+    for record in whole.participants:
+        if record["role"] == "challenger" and record["name"] not in fallen:
+            for case in whole.cases:
+                if (record["name"], case) not in proved:
+                    return f"no part proved {record['name']} on case {case}; race it anew"
+    return ""
 
 
 def list_sessions(

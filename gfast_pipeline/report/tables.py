@@ -75,6 +75,27 @@ def ceilings_view(shown: Plain) -> RenderableType:
     return _spaced([_header(shown["header"]), table])
 
 
+def doctor_view(found: Plain) -> RenderableType:
+    """What `local.examine` found: the device, its software, isolation, and what stands in the way."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    scope = found["scope"]
+    if scope:
+        grid.add_row("accelerator", ", ".join(f"{k} {v}" for k, v in scope["accelerator"].items() if v is not None))
+        grid.add_row("software", ", ".join(f"{k} {v}" for k, v in scope["software"].items() if v is not None))
+        grid.add_row("protocol", str(scope["protocol"]))
+        load = ", ".join(f"{value:.2f}" for value in found["snapshot"]["load"])
+        grid.add_row("host", f"{found['snapshot']['cpu']}, {found['snapshot']['cores']} cores, load {load}")
+        grid.add_row("isolation", found["isolation"])
+        grid.add_row("compiler", found["compiler"] or "none")
+    for problem in found["problems"]:
+        grid.add_row(Text("problem", style="bold red"), escape(problem))
+    if not found["problems"]:
+        grid.add_row("", Text("ready to measure", style="green"))
+    return grid
+
+
 def us(value: float | None) -> str:
     """Microseconds with a precision that fits, without unit; "–" for none."""
     if value is None:

@@ -148,7 +148,7 @@ def structured_inputs(case: Any, name: str, seed: int, device: torch.device | st
 
     `outlier_suffix`: randn, then the last eighth of every sequence × 50. `constant_prefix`: the first quarter of every
     sequence is one constant in all channels (zero variance, so a norm's epsilon decides), then randn. `offset`: mean
-    100, spread 0.1 (a one-pass variance loses its digits). `decisive_token`: randn × 0.5, and per sequence one token at
+    1000, spread 0.5 (a one-pass variance loses its digits). `decisive_token`: randn × 0.5, and per sequence one token at
     a random place × 400, so that any scale taken over more than a token is set by it.
     """
     random = _generator(seed, device, None)
@@ -159,7 +159,7 @@ def structured_inputs(case: Any, name: str, seed: int, device: torch.device | st
         level = torch.randn(case.batch, 1, 1, generator=random, device=device).to(x.dtype)
         x[:, : max(1, case.length // 4)] = level
     elif name == "offset":
-        x.mul_(0.1).add_(100.0)
+        x.mul_(0.5).add_(1000.0)
     elif name == "decisive_token":
         place = torch.randint(0, case.length, (case.batch,), generator=random, device=device)
         x.mul_(0.5)

@@ -203,14 +203,23 @@ def test_missing_cells_decide_nothing():
     assert_no_number(run(one))
 
 
-@pytest.mark.parametrize("name", [CHALLENGER, INCUMBENT, TWIN, REFERENCE, CONTROL])
-@pytest.mark.parametrize("mode", ["official", "queued"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [(name, "official") for name in (CHALLENGER, INCUMBENT, TWIN, REFERENCE, CONTROL)]
+    + [(name, "queued") for name in (CHALLENGER, INCUMBENT, TWIN)],
+)
 def test_one_missing_visit_decides_nothing_even_when_the_session_calls_itself_complete(name, mode):
     one = session(FAST)
     one.visits.remove(next(v for v in one.visits if (v.participant, v.mode, v.case) == (name, mode, 2)))
     decision = run(one)
     assert_no_number(decision)
     assert f"{name} on case 2 ({mode}) lacks 1 visits" in decision.reason
+
+
+def test_the_reference_and_v000_need_only_the_headline_mode():
+    one = session(FAST)
+    one.visits = [v for v in one.visits if v.mode == "official" or v.participant not in (REFERENCE, CONTROL)]
+    assert run(one).outcome == "promote"
 
 
 @pytest.mark.parametrize("bad", [math.nan, 0.0, -3.0, math.inf])

@@ -25,7 +25,7 @@ PEERS = sorted(path.stem for path in (KERNEL / "peers").glob("*.py"))
 ON_CPU = ["candidates/v000_identity", "candidates/v001_fused_qkv_sdpa", "peers/encoder_layer_native"]
 CUDA_ONLY = [
     "candidates/v002_sdpa_graph", "candidates/v003_fp16_operands_graph", "peers/compile_reduce_overhead",
-    "peers/compile_max_autotune", "peers/sdpa_fp16_graph",
+    "peers/compile_max_autotune", "peers/sdpa_fp16", "peers/sdpa_fp16_graph",
 ]  # fmt: skip
 
 

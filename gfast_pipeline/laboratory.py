@@ -1,0 +1,321 @@
+"""The stages as plain functions: judge, race, confirm, measure. What the command line and the pipeline both call.
+
+Reads contract and log, has jobs run, decides on what came back, appends it. Prints nothing: `say(seconds, line)` hears
+the progress. Whoever measures asks `approved` for the contract first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gfast_pipeline.bench.messages import Job, Session, Verdict, digest
+from gfast_pipeline.contract import approval
+from gfast_pipeline.contract.errors import GfastError
+from gfast_pipeline.contract.load import Loaded, load
+from gfast_pipeline.contract.workload import Source
+from gfast_pipeline.evaluation.decision import Decision, confirm, decide
+from gfast_pipeline.execution import jobs, local
+from gfast_pipeline.generation import policy
+from gfast_pipeline.ledger import evidence, sessions
+
+Say = Callable[[float, str], None]
+
+
+class LaboratoryError(GfastError):
+    """A stage that cannot begin."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """What a race left in the log: its decision, with the ids of the sessions that it rests on."""
+
+    decision: Decision
+    decision_id: str
+    session_ids: list[str]
+
+
+def approved(name: str) -> Loaded:
+    """A contract that a human has approved. Raises ContractError, WorkloadError, NotApproved."""
+    loaded = load(name)
+    approval.check(loaded)
+    return loaded
+
+
+def static_verdicts(loaded: Loaded, source: Source, peer: bool = False) -> list[Verdict]:
+    """The static policy's verdict on a source: one passed, or one failed a finding."""
+    prohibited = loaded.plain["prohibited"]
+    findings = policy.check(source.source, prohibited, source.path.name, peer)
+    if not findings:
+        return [Verdict("policy", "passed", source.name)]
+    return [Verdict("policy", "failed", source.name, reason=str(finding)) for finding in findings]
+
+
+def judge(loaded: Loaded, name: str, say: Say, dry: bool = False) -> tuple[Session, str | None]:
+    """Prove one candidate right or wrong; (session, its id), the id None when `dry`, which records nothing."""
+    source = loaded.workload.candidate(name)
+    if not dry:
+        refuse_edit(loaded, source)
+    verdicts = static_verdicts(loaded, source)
+    if any(verdict.status == "failed" for verdict in verdicts):
+        session = _refused(loaded, source, verdicts)
+    else:
+        session = local.run(jobs.judge(loaded, source, verdicts, quick=dry), say)
+    return session, None if dry else sessions.append_session(session).id
+
+
+def refuse_edit(loaded: Loaded, source: Source) -> None:
+    """Raises LaboratoryError when this name was judged before with another content: evidence is of a file, once."""
+    for head in sessions.list_sessions():
+        for record in head.participants:
+            if (
+                head.workload == loaded.workload.name
+                and record["name"] == source.name
+                and record["candidate_hash"] != source.sha256
+            ):
+                raise LaboratoryError(
+                    f"{source.path}: was judged with another content in session {head.id}; "
+                    "restore it and copy your version to the next number"
+                )
+
+
+def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
+    """Who holds the title in a scope: the last confirmed promotion, else v000. Raises when its file has changed."""
+    held = None if scope is None else sessions.incumbent(None, loaded.hash, scope)
+    if held is None:
+        return loaded.workload.candidate("v000")
+    source = loaded.workload.candidate(held.name)
+    if source.sha256 != held.candidate_hash:
+        raise LaboratoryError(
+            f"{source.path}: the incumbent's file was edited after decision {held.decision_id}; restore it"
+        )
+    return source
+
+
+def last_scope(loaded: Loaded) -> dict[str, Any] | None:
+    """The scope of the newest session under this contract: where a sealed bundle most likely goes."""
+    heads = sessions.list_sessions(contract_hash=loaded.hash)
+    return heads[-1].scope if heads else None
+
+
+def race(loaded: Loaded, name: str, say: Say, profile: str | None = None, against: str | None = None) -> Race:
+    """One deciding session of a candidate beside the incumbent (or `against`), or a screen on a profile's cases.
+
+    An earlier uncertain race of the same two plans is pooled with this one; a third is refused by the decision's rule.
+    """
+    scope = local.examine(loaded.contract.target.device)["scope"]
+    kind = "screen" if profile else "decide"
+    challenger, other = contestants(loaded, name, against, scope)
+    verdicts = static_verdicts(loaded, challenger)
+    if any(verdict.status == "failed" for verdict in verdicts):
+        session = _refused(loaded, challenger, verdicts, kind, other)
+    else:
+        session = local.run(_race_job(loaded, kind, challenger, other, verdicts, profile), say)
+    return settle(loaded, sessions.append_session(session).id)
+
+
+def racing_job(loaded: Loaded, kind: str, name: str, profile: str | None, against: str | None) -> Job:
+    """The job of a `decide`, `screen` or `judge` session to be carried elsewhere. Raises where the policy refuses."""
+    challenger, other = contestants(loaded, name, against, last_scope(loaded))
+    verdicts = static_verdicts(loaded, challenger)
+    refused = next((verdict for verdict in verdicts if verdict.status == "failed"), None)
+    if refused is not None:
+        raise LaboratoryError(refused.reason)
+    if kind == "judge":
+        return jobs.judge(loaded, challenger, verdicts)
+    return _race_job(loaded, kind, challenger, other, verdicts, profile or ("neutral" if kind == "screen" else None))
+
+
+def _race_job(
+    loaded: Loaded, kind: str, challenger: Source, other: Source, verdicts: list[Verdict], profile: str | None
+) -> Job:
+    return jobs.race(loaded, kind, challenger, other, loaded.workload.candidate("v000"), verdicts, profile)
+
+
+def contestants(loaded: Loaded, name: str, against: str | None, scope: dict[str, Any] | None) -> tuple[Source, Source]:
+    """Challenger and incumbent as files. Raises LaboratoryError when the challenger was edited after it was judged."""
+    challenger = loaded.workload.candidate(name)
+    refuse_edit(loaded, challenger)
+    return challenger, loaded.workload.candidate(against) if against else incumbent(loaded, scope)
+
+
+def settle(loaded: Loaded, session_id: str) -> Race:
+    """Decide on a stored deciding session, with an earlier uncertain one of the same plans, and store the decision."""
+    session = sessions.load_whole(session_id)
+    earlier = [] if session.kind != "decide" else _uncertain(session)
+    pooled = [sessions.load_whole(identity) for identity in earlier]
+    decision = decide([*pooled, session], loaded.plain)
+    return _store(decision, [*earlier, session_id])
+
+
+def confirmation(loaded: Loaded, raced: Race, say: Say) -> Race:
+    """The second session of a promotion, with the best peers beside it, pooled with the first."""
+    job = confirm_job(loaded, raced)
+    return settle_confirmation(loaded, raced, sessions.append_session(local.run(job, say)).id)
+
+
+def confirm_job(loaded: Loaded, raced: Race) -> Job:
+    """The job of a confirmation. Raises LaboratoryError when there is no promotion to confirm."""
+    if raced.decision.outcome != "promote":
+        raise LaboratoryError(f"decision {raced.decision_id} is no promotion: {raced.decision.reason}")
+    challenger = loaded.workload.candidate(raced.decision.challenger)
+    other = loaded.workload.candidate(raced.decision.incumbent or "v000")
+    control = loaded.workload.candidate("v000")
+    best = best_peers(loaded, raced.decision.scope)
+    verdicts = static_verdicts(loaded, challenger)
+    return jobs.race(loaded, "confirm", challenger, other, control, verdicts, peers=best)
+
+
+def settle_confirmation(loaded: Loaded, raced: Race, session_id: str) -> Race:
+    """Decide on decision and confirmation together, and store it."""
+    decided = [sessions.load_whole(identity) for identity in raced.session_ids]
+    decision = confirm(decided, sessions.load_whole(session_id), loaded.plain)
+    return _store(decision, [*raced.session_ids, session_id])
+
+
+def load_race(identity: str) -> Race:
+    """A stored decision by its id. Raises EvidenceError."""
+    entry = evidence.find(identity, None, sessions.DECISION)
+    plain = dict(evidence.read(entry.path))
+    ids = list(plain.pop("session_ids"))
+    known = {name: plain[name] for name in Decision.__dataclass_fields__ if name in plain}
+    return Race(Decision(**known), entry.id, ids)
+
+
+def best_peers(loaded: Loaded, scope: dict[str, Any]) -> dict[str, list[int]]:
+    """peer → the scored cases where it is the fastest right one, from the newest peers session of the scope."""
+    heads = sessions.list_sessions(contract_hash=loaded.hash, scope=scope, kind="peers")
+    whole = [head for head in heads if head.status == "complete"]
+    if not whole:
+        return {}
+    session = sessions.load_session(whole[-1].id)
+    failed = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
+    peers = {record["name"] for record in session.participants if record["role"] == "peer"} - failed
+    headline = loaded.contract.mode.headline
+    best: dict[str, list[int]] = {}
+    for case in session.cases:
+        medians = {name: found for name in peers if (found := median_us(session, name, case, headline)) is not None}
+        if medians:
+            best.setdefault(min(medians, key=lambda name: medians[name]), []).append(case)
+    return best
+
+
+def median_us(session: Session, name: str, case: int, mode: str) -> float | None:
+    """Median of all timed calls of a participant on a case, µs; None where there are none."""
+    visits = [v for v in session.visits if (v.participant, v.case, v.mode) == (name, case, mode)]
+    calls = sorted(call for visit in visits for call in visit.event_us or [])
+    return calls[len(calls) // 2] if calls else None
+
+
+def measure(
+    loaded: Loaded, kind: str, say: Say, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
+) -> tuple[Session, str]:
+    """A session that decides nothing: ceilings, peers, noise, serial, parity, probe. Returns it with its id."""
+    session = local.run(measuring_job(loaded, kind, names, cases), say)
+    return session, sessions.append_session(session).id
+
+
+def measuring_job(
+    loaded: Loaded, kind: str, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
+) -> Job:
+    """The job of such a session. `names` are candidates (peers: peers); each kind has a default."""
+    shop = loaded.workload
+    control = shop.candidate("v000")
+    scored = [case.id for case in loaded.contract.scored]
+    if kind == "ceilings":
+        return jobs.ceilings(loaded)
+    if kind == "peers":
+        chosen = [shop.peer(name) for name in names or loaded.contract.peers]
+        verdicts = [verdict for source in chosen for verdict in static_verdicts(loaded, source, peer=True)]
+        return jobs.peers(loaded, control, verdicts, names)
+    found = [_any_source(loaded, name) for name in names or []]
+    if kind == "noise":
+        return jobs.noise(loaded, found[0] if found else control, cases)
+    if kind == "serial":
+        chosen = found or shop.candidates()
+        verdicts = [verdict for source in chosen for verdict in static_verdicts(loaded, source)]
+        return jobs.serial(loaded, chosen, verdicts)
+    if kind == "parity":
+        return jobs.parity(loaded, found, cases or scored)
+    if kind == "probe":
+        pair = [*found, *shop.candidates()[-2:]][:2]
+        return jobs.probe(loaded, pair[0], pair[1], control, cases or scored)
+    raise LaboratoryError(f"no measurement {kind!r}; there are ceilings, noise, parity, peers, probe, serial")
+
+
+def _any_source(loaded: Loaded, name: str) -> Source:
+    peers = loaded.workload.folder / "peers" / f"{name}.py"
+    return loaded.workload.peer(name) if peers.is_file() else loaded.workload.candidate(name)
+
+
+def _uncertain(session: Session) -> list[str]:
+    """Ids of the sessions of the last decision on these plans, when that was uncertain and rests on one race."""
+    mine = {record["role"]: record["plan_hash"] for record in session.participants}
+    for entry in reversed(evidence.entries(None, sessions.DECISION)):
+        plain = evidence.read(entry.path)
+        if plain["contract_hash"] != session.contract_hash or not sessions.same_scope(plain["scope"], session.scope):
+            continue
+        if plain["plan_hash"] != mine.get("challenger"):
+            continue
+        first = sessions.load_whole(plain["session_ids"][0])
+        theirs = {record["role"]: record["plan_hash"] for record in first.participants}
+        if theirs.get("incumbent") != mine.get("incumbent") or first.kind != "decide":
+            continue
+        again = plain["outcome"] == "uncertain" and len(plain["session_ids"]) == 1
+        return list(plain["session_ids"]) if again else []
+    return []
+
+
+def _store(decision: Decision, session_ids: list[str]) -> Race:
+    entry = sessions.append_decision({**decision.plain(), "session_ids": session_ids})
+    return Race(decision, entry.id, session_ids)
+
+
+def _refused(
+    loaded: Loaded, source: Source, verdicts: list[Verdict], kind: str = "judge", other: Source | None = None
+) -> Session:
+    """The session of a candidate that the static policy keeps from running at all."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    plans = [source.plan("challenger", [])] + ([other.plan("incumbent", [])] if other else [])
+    return Session(
+        kind,
+        loaded.workload.name,
+        loaded.name,
+        loaded.hash,
+        digest({"refused": source.sha256}),
+        0,
+        now,
+        now,
+        "complete",
+        "refused by the static policy before anything ran",
+        participants=[
+            {
+                "name": plan.name,
+                "role": plan.role,
+                "candidate_hash": plan.candidate_hash,
+                "plan_hash": plan.plan_hash,
+                "schedules": plan.schedules,
+            }
+            for plan in plans
+        ],
+        cases=[case.id for case in loaded.contract.scored],
+        verdicts=verdicts,
+    )
+
+
+def sources(loaded: Loaded) -> dict[str, Source]:
+    """Every candidate and peer file of the workload by its hash."""
+    shop = loaded.workload
+    peers = [shop.peer(path.stem) for path in sorted((shop.folder / "peers").glob("*.py"))]
+    return {source.sha256: source for source in [*shop.candidates(), *peers]}
+
+
+def decision_on(session_id: str) -> dict[str, Any] | None:
+    """The last stored decision that rests on this session, as plain values."""
+    for entry in reversed(evidence.entries(None, sessions.DECISION)):
+        plain = evidence.read(entry.path)
+        if session_id in plain.get("session_ids", []):
+            return plain
+    return None
