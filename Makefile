@@ -5,8 +5,8 @@ STAMP := .venv/.installed
 
 .PHONY: run test lint acceptance
 
-run: $(STAMP)  ## the whole pipeline on this machine's CPU
-	$(BIN)/gfast demo --contract cpu_fp32
+run: $(STAMP)  ## prove, race and confirm a candidate on this machine's CPU; evidence in a folder of its own
+	GFAST_WAREHOUSE=warehouse/runs/$$(date -u +%Y%m%dT%H%M%SZ) $(BIN)/gfast race v001 --contract cpu_fp32
 
 test: lint  ## what every change must pass
 	$(BIN)/python -m pytest -m "not gpu and not acceptance"

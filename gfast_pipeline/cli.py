@@ -1,7 +1,7 @@
 """The command line: judge, race, show, noise, measure, bundle, doctor, beside what `cli_contract` brings.
 
-A door without logic. Exit codes: 0 done (a rejection is an answer too), 1 refused with one message, 2 wrong usage, 3 the
-candidate is invalid.
+A door without logic. Exit codes: 0 done (a rejection is an answer too), 1 refused with one message, 2 wrong usage, 3
+the candidate is invalid.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.table import Table
 
 from gfast_pipeline import laboratory
-from gfast_pipeline.bench.messages import Session
+from gfast_pipeline.bench.messages import Job, Session
 from gfast_pipeline.cli_contract import AsJson, approve, contract_app, reference_app
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded, load
@@ -43,6 +44,7 @@ app.command()(approve)
 Contract = Annotated[str, typer.Option("--contract", "-c", help="The contract, as NAME or WORKLOAD/NAME.")]
 Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="A candidate: v007, or its full name.")]
 Names = Annotated[list[str] | None, typer.Option("--candidate", "-k", help="Candidate or peer; may be repeated.")]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Run candidates without isolation where none is to be had.")]
 Cases = Annotated[str | None, typer.Option("--cases", help="Case numbers, as 1,8,13; the default is all scored ones.")]
 
 
@@ -63,12 +65,13 @@ def judge(
     dry: Annotated[
         bool, typer.Option("--dry", help="Policy, build and one trial in seconds; nothing recorded.")
     ] = False,
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove one candidate right or wrong, on every case, draw and variant of the contract."""
     with refusals():
         loaded = load(contract) if dry else laboratory.approved(contract)
-        session, identity = laboratory.judge(loaded, candidate, _progress(as_json), dry)
+        session, identity = laboratory.judge(loaded, candidate, _here(as_json, unsafe), dry)
         _show(session, identity, as_json)
     if any(verdict.status == "failed" for verdict in session.verdicts):
         raise typer.Exit(3)
@@ -85,15 +88,16 @@ def race(
         str | None, typer.Option("--against", help="Race this candidate instead of the incumbent.")
     ] = None,
     confirm: Annotated[bool, typer.Option(help="Confirm a promotion in a second session at once.")] = True,
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure a candidate beside the incumbent and decide: promote, reject, uncertain or invalid, with the reason."""
     with refusals():
-        loaded, say = laboratory.approved(contract), _progress(as_json)
-        raced = laboratory.race(loaded, candidate, say, screen, against)
+        loaded, run = laboratory.approved(contract), _here(as_json, unsafe)
+        raced = laboratory.race(loaded, candidate, run, screen, against)
         _show_race(raced, as_json)
         if confirm and raced.decision.outcome == "promote":
-            raced = laboratory.confirmation(loaded, raced, say)
+            raced = laboratory.confirmation(loaded, raced, run)
             _show_race(raced, as_json)
     if raced.decision.outcome == "invalid":
         raise typer.Exit(3)
@@ -104,12 +108,13 @@ def noise(
     contract: Contract,
     candidate: Annotated[str, typer.Argument(help="Whose two processes to compare.")] = "v000",
     cases: Cases = None,
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
     """Is this machine quiet enough to decide 2 %? One candidate against a second process of itself."""
     with refusals():
         loaded = laboratory.approved(contract)
-        session, identity = laboratory.measure(loaded, "noise", _progress(as_json), [candidate], _numbers(cases))
+        session, identity = laboratory.measure(loaded, "noise", _here(as_json, unsafe), [candidate], _numbers(cases))
         _show(session, identity, as_json)
 
 
@@ -119,12 +124,13 @@ def measure(
     contract: Contract,
     candidate: Names = None,
     cases: Cases = None,
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
     """A session that decides nothing: the device at its best, the peers, cases too large for a race, the noise."""
     with refusals():
         loaded = laboratory.approved(contract)
-        session, identity = laboratory.measure(loaded, kind, _progress(as_json), candidate, _numbers(cases))
+        session, identity = laboratory.measure(loaded, kind, _here(as_json, unsafe), candidate, _numbers(cases))
         _show(session, identity, as_json)
 
 
@@ -150,9 +156,10 @@ def doctor(
         bool, typer.Option("--device", help="Measure the protocol itself: an A/A probe, recorded.")
     ] = False,
     contract: Annotated[str, typer.Option("--contract", "-c", help="The contract whose device is meant.")] = "cpu_fp32",
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """What this machine can do for gfast and what stands in the way; with --device, how far its figures can be trusted."""
+    """What this machine can do for gfast, and what stands in the way; --device: how far its figures can be trusted."""
     with refusals():
         loaded = load(contract)
         found = local.examine(loaded.contract.target.device)
@@ -161,7 +168,7 @@ def doctor(
         elif not as_json:
             Console().print(tables.doctor_view(found))
         if device:
-            measured = laboratory.measure(laboratory.approved(contract), "probe", _progress(as_json))
+            measured = laboratory.measure(laboratory.approved(contract), "probe", _here(as_json, unsafe))
             _show(*measured, as_json)
     if found["problems"]:
         raise typer.Exit(1)
@@ -229,7 +236,7 @@ def _job(
     cases: list[int] | None,
     decision: str | None,
     rest: str | None,
-) -> Any:
+) -> Job:
     if rest is not None:
         entry = evidence.find(rest, None, sessions.SESSION)
         return jobs.rest(loaded, sessions.load_whole(entry.id), entry.id, laboratory.sources(loaded))
@@ -248,7 +255,6 @@ def _show(session: Session, identity: str | None, as_json: bool) -> None:
     if session.kind in ("ceilings",):
         _emit(plain.ceilings_plain(session, identity), tables.ceilings_view, as_json)
         return
-    loaded = None
     with refusals():
         timings = [asdict(row) for row in timing_rows(session)] if session.visits else []
     decision = laboratory.decision_on(identity) if identity else None
@@ -256,14 +262,12 @@ def _show(session: Session, identity: str | None, as_json: bool) -> None:
     if session.kind in ("noise", "probe") and session.visits:
         try:
             loaded = load(f"{session.workload}/{session.contract_name}")
-            report = asdict(noise_report(session, loaded.plain))
-            shown["noise"] = report
+            shown["noise"] = plain.noise_plain(asdict(noise_report(session, loaded.plain)))
         except (GfastError, ValueError) as error:
-            shown["noise"] = None
             typer.echo(f"no A/A table: {error}", err=True)
     _emit(shown, tables.session_view, as_json)
     if not as_json and shown.get("noise"):
-        Console().print(tables.noise_view(plain.noise_plain(shown["noise"])))
+        Console().print(tables.noise_view(shown["noise"]))
 
 
 def _show_race(raced: laboratory.Race, as_json: bool) -> None:
@@ -293,13 +297,19 @@ def _list(as_json: bool) -> None:
     Console().print(table)
 
 
-def _progress(quiet: bool) -> laboratory.Say:
+def _here(quiet: bool, unsafe: bool) -> laboratory.Run:
+    """Runs jobs on this machine; progress goes to standard error unless `quiet`."""
     console = Console(stderr=True, highlight=False)
 
     def say(seconds: float, line: str) -> None:
-        console.print(f"[dim]{seconds:7.1f} s[/]  {line}", soft_wrap=True, markup=True)
+        if not quiet:
+            console.print(f"[dim]{seconds:7.1f} s[/]  {escape(line)}", soft_wrap=True)
 
-    return (lambda _seconds, _line: None) if quiet else say
+    def run(job: Job) -> Session:
+        job.unsafe = unsafe
+        return local.run(job, say)
+
+    return run
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -1,7 +1,7 @@
 """The stages as plain functions: judge, race, confirm, measure. What the command line and the pipeline both call.
 
-Reads contract and log, has jobs run, decides on what came back, appends it. Prints nothing: `say(seconds, line)` hears
-the progress. Whoever measures asks `approved` for the contract first.
+Reads contract and log, has jobs run, decides on what came back, appends it. Prints nothing and starts nothing
+itself: `run` has a job run. Whoever measures asks `approved` for the contract first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from gfast_pipeline.execution import jobs, local
 from gfast_pipeline.generation import policy
 from gfast_pipeline.ledger import evidence, sessions
 
-Say = Callable[[float, str], None]
+Run = Callable[[Job], Session]
+"""Has a job run somewhere and gives its session; how progress is shown is its business."""
 
 
 class LaboratoryError(GfastError):
@@ -53,7 +54,7 @@ def static_verdicts(loaded: Loaded, source: Source, peer: bool = False) -> list[
     return [Verdict("policy", "failed", source.name, reason=str(finding)) for finding in findings]
 
 
-def judge(loaded: Loaded, name: str, say: Say, dry: bool = False) -> tuple[Session, str | None]:
+def judge(loaded: Loaded, name: str, run: Run, dry: bool = False) -> tuple[Session, str | None]:
     """Prove one candidate right or wrong; (session, its id), the id None when `dry`, which records nothing."""
     source = loaded.workload.candidate(name)
     if not dry:
@@ -62,7 +63,7 @@ def judge(loaded: Loaded, name: str, say: Say, dry: bool = False) -> tuple[Sessi
     if any(verdict.status == "failed" for verdict in verdicts):
         session = _refused(loaded, source, verdicts)
     else:
-        session = local.run(jobs.judge(loaded, source, verdicts, quick=dry), say)
+        session = run(jobs.judge(loaded, source, verdicts, quick=dry))
     return session, None if dry else sessions.append_session(session).id
 
 
@@ -100,7 +101,7 @@ def last_scope(loaded: Loaded) -> dict[str, Any] | None:
     return heads[-1].scope if heads else None
 
 
-def race(loaded: Loaded, name: str, say: Say, profile: str | None = None, against: str | None = None) -> Race:
+def race(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> Race:
     """One deciding session of a candidate beside the incumbent (or `against`), or a screen on a profile's cases.
 
     An earlier uncertain race of the same two plans is pooled with this one; a third is refused by the decision's rule.
@@ -112,7 +113,7 @@ def race(loaded: Loaded, name: str, say: Say, profile: str | None = None, agains
     if any(verdict.status == "failed" for verdict in verdicts):
         session = _refused(loaded, challenger, verdicts, kind, other)
     else:
-        session = local.run(_race_job(loaded, kind, challenger, other, verdicts, profile), say)
+        session = run(_race_job(loaded, kind, challenger, other, verdicts, profile))
     return settle(loaded, sessions.append_session(session).id)
 
 
@@ -150,10 +151,10 @@ def settle(loaded: Loaded, session_id: str) -> Race:
     return _store(decision, [*earlier, session_id])
 
 
-def confirmation(loaded: Loaded, raced: Race, say: Say) -> Race:
+def confirmation(loaded: Loaded, raced: Race, run: Run) -> Race:
     """The second session of a promotion, with the best peers beside it, pooled with the first."""
     job = confirm_job(loaded, raced)
-    return settle_confirmation(loaded, raced, sessions.append_session(local.run(job, say)).id)
+    return settle_confirmation(loaded, raced, sessions.append_session(run(job)).id)
 
 
 def confirm_job(loaded: Loaded, raced: Race) -> Job:
@@ -210,10 +211,10 @@ def median_us(session: Session, name: str, case: int, mode: str) -> float | None
 
 
 def measure(
-    loaded: Loaded, kind: str, say: Say, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
+    loaded: Loaded, kind: str, run: Run, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
 ) -> tuple[Session, str]:
     """A session that decides nothing: ceilings, peers, noise, serial, parity, probe. Returns it with its id."""
-    session = local.run(measuring_job(loaded, kind, names, cases), say)
+    session = run(measuring_job(loaded, kind, names, cases))
     return session, sessions.append_session(session).id
 
 

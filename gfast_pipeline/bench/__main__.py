@@ -63,8 +63,7 @@ def run_job(job: Job, out: str, minutes: float | None = None, events: bool = Fal
     work = kinds.get(job.kind, judge.Judge)(job, say, minutes)
 
     def stop(_signal: int, _frame: Any) -> None:
-        say("asked to stop: ending at the next case boundary")
-        work.stop = True
+        work.stop = True  # and nothing else: the signal may come in the middle of a print
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

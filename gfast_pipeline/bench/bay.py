@@ -86,7 +86,7 @@ class Bay:
 
     def lay(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Put inputs at their fixed address; returns the judge's private copy."""
-        for view, tensor in zip(self.inputs, tensors):
+        for view, tensor in zip(self.inputs, tensors, strict=False):
             view.copy_(tensor)
         self.synchronize()  # a runner's stream knows nothing of ours
         return tensors
@@ -101,7 +101,7 @@ class Bay:
 
     def intact(self, private: tuple[torch.Tensor, ...]) -> bool:
         """Whether the inputs at their fixed address, and the guards, are as they were laid."""
-        same = all(torch.equal(view, tensor) for view, tensor in zip(self.inputs, private))
+        same = all(torch.equal(view, tensor) for view, tensor in zip(self.inputs, private, strict=False))
         return same and self.x.guards_intact() and self.slots.guards_intact()
 
     def slot(self, index: int) -> torch.Tensor:
@@ -118,7 +118,7 @@ class Bay:
         assert self.pool is not None
         for index in range(self.used):
             drawn = self._draw(secrets.randbits(62), 1.0, 0.0)
-            for view, tensor in zip(self._entry(self.pool.payload, index), drawn):
+            for view, tensor in zip(self._entry(self.pool.payload, index), drawn, strict=False):
                 view.copy_(tensor)
         self.shadow.copy_(self.pool.payload)
         self.synchronize()

@@ -1,7 +1,7 @@
 """What this device can do at best, measured: copy and L2 bandwidth, GEMM rate by precision, exponentials, launches.
 
 Ceilings route and raise questions; they give no verdicts (limits, from the datasheet, do that). Random data only: zeros
-run faster than any real input. Rates in TFLOP/s, TB/s and 10¹²/s; launch costs in µs. DESIGN §4.4.
+run faster than any real input. Rates in TFLOP/s, TB/s and 10¹²/s; launch costs in µs.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _exponentials(device: torch.device) -> float:
 
     def run(count: int) -> float:
         grid = (triton.cdiv(x.numel(), 1024),)
-        return seconds(device, lambda: exponential_chain[grid](x, x.numel(), count, 1024), 4)
+        return seconds(device, lambda: exponential_chain[grid](x, x.numel(), count, BLOCK=1024), 4)  # pyright: ignore[reportArgumentType]
 
     return 32 * x.numel() / (run(36) - run(4)) / 1e12
 

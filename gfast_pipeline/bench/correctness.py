@@ -1,4 +1,4 @@
-"""The correctness phase: every draw, variant and structured input of the contract through every gate that needs no clock.
+"""The correctness phase: every draw, variant and structured input through every gate that needs no clock.
 
 For each input all provers answer first, each into its own slots; only then does the judge compute what the answers
 should have been. A prover that fails is not asked again.
@@ -98,7 +98,7 @@ class Proof:
         bay.poison(3 * max(len(provers), 1))
         place = {"draw": draw, "variant": variant, "trial": trial}
         for index, participant in enumerate(provers):
-            # slot 0: the answer; slot 1: the same input once more; slot 2: the first answer, as it stands after the second call
+            # slot 0: the answer; slot 1: the same input again; slot 2: the first answer as the second call left it
             self._ask(participant, place, "call", limit, do="call", slot=3 * index, keep=first)
             if first and self._wanted(participant):
                 self._ask(participant, place, "call", limit, do="call", slot=3 * index + 1, again=3 * index + 2)
@@ -164,7 +164,7 @@ class Proof:
                 self._pass(participant, "sensitivity", place)
 
     def _canaries(self, ref: torch.Tensor, y64: torch.Tensor, u: float) -> None:
-        """Known-bad outputs must fail the very comparison that candidates go through, and the reference must pass it."""
+        """Known-bad outputs must fail the very comparison that candidates go through, and the reference pass it."""
         holes = []
         for name, bad in gate.known_bad(ref, y64):
             if (

@@ -1,4 +1,4 @@
-"""The few CUDA runtime calls that torch does not offer: an allocation of its own, its IPC handle, a tensor over an address.
+"""The few CUDA runtime calls that torch does not offer: own allocations, IPC handles, a tensor over an address.
 
 An IPC handle opens the whole allocation it belongs to, so what is shared must come from a `cudaMalloc` of its own and
 never from torch's caching allocator. Knows nothing of judges and runners.
@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 _KEPT: dict[int, Any] = {}  # address of a managed tensor → the ctypes objects that must outlive it
 
@@ -118,4 +119,4 @@ def bytes_at(address: int, nbytes: int, index: int = 0) -> torch.Tensor:
     _KEPT[ctypes.addressof(managed)] = (managed, shape, strides)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return torch.utils.dlpack.from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))
+    return from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))

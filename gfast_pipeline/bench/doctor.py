@@ -1,4 +1,4 @@
-"""What a machine can do for gfast, as one JSON object: scope, snapshot, busy or not, isolation. `python -m … cpu|cuda`."""
+"""What a machine can do for gfast, as one JSON object. `python -m gfast_pipeline.bench.doctor cpu|cuda`."""
 
 from __future__ import annotations
 

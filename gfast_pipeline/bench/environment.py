@@ -98,7 +98,7 @@ def lease(device: torch.device) -> Any:
     """Hold the device: an OS file lock per device, given back when the file is closed. Raises Busy, saying who."""
     name = uuid(device) if device.type == "cuda" else "cpu"
     path = os.path.join(tempfile.gettempdir(), f"gfast-{name}.lease")
-    file = open(path, "a+")
+    file = open(path, "a+")  # noqa: SIM115 - closing it is what gives the lease back
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,6 +1,6 @@
 """The judge: one session from a job, phase by phase, with a verdict for everything that goes wrong on the way.
 
-It holds reference, inputs, secrets, tolerance and its own clock, and never imports candidate code. DESIGN §4.7.
+It holds reference, inputs, secrets, tolerance and its own clock, and never imports candidate code.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ class Judge:
 
     def _work(self) -> None:
         session = self.session
-        cells = self.job.cells or [[g, c] for g in range(self.job.generations) for c in self.job.cases]
+        generations = 1 if self.job.kind == "judge" else self.job.generations  # one process proves a plan
+        cells = self.job.cells or [[g, c] for g in range(generations) for c in self.job.cases]
         if self.job.kind == "serial":
             serial.run(self)
         else:
@@ -142,9 +143,7 @@ class Judge:
             for generation, cases in sorted(by_generation.items()):
                 if not self._over() and not self._settled():
                     self._generation(generation, cases)
-                if self.job.kind == "judge":
-                    break  # one process is enough to prove a plan right or wrong
-            if self.job.kind != "judge":
+            if not self.job.quick:
                 done = {tuple(cell) for cell in session.cells_done}
                 session.cells_missing = [cell for cell in cells if tuple(cell) not in done]
         self._close()
@@ -227,6 +226,8 @@ class Judge:
             bay.close()
             self.phase("correctness", began, case=case, generation=0, less=bay.oracle_seconds)
             self._spent("oracle", bay.oracle_seconds, case, 0)
+            if self.job.kind == "judge":
+                self.session.cells_done.append([0, case])
             self._recover(running)
             if self.job.quick:
                 return
@@ -276,9 +277,7 @@ class Judge:
         self._spent("oracle", bay.oracle_seconds, case, generation)
         self.session.cells_done.append([generation, case])
         self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
-        self.say(
-            f"generation {generation + 1}/{self.job.generations} case {case}: timed in {time.perf_counter() - began:.1f} s"
-        )
+        self.say(f"generation {generation + 1}/{self.job.generations} case {case}: {time.perf_counter() - began:.1f} s")
         self._recover(running)
 
     def after_cell(self, cell: Cell, present: list[Participant]) -> None:
@@ -315,6 +314,9 @@ class Judge:
             return
         began = time.perf_counter()
         self.say("waiting for an idle, healthy device")
+        patience = time.monotonic() + IDLE_WAIT_S
+        while self.card is not None and (self.card.utilization() or 0) > 5 and time.monotonic() < patience:
+            time.sleep(0.5)
         wrong = environment.healthy(self.device)
         if wrong:
             self.session.status, self.session.reason = "void", f"after a lost participant {wrong}"
@@ -326,9 +328,11 @@ class Judge:
         return wanted and participant.name not in self.out and (participant.name, case) not in self.skips
 
     def _settled(self) -> bool:
-        """Nothing left worth measuring: the challenger is out, a trusted participant is lost, or all are."""
-        if self.stop:
-            return True
+        """Asked to stop, or nothing left worth measuring."""
+        return self.stop or self._pointless()
+
+    def _pointless(self) -> bool:
+        """The challenger is out, a trusted participant is lost, or nobody is left."""
         names = {p.name: p.role for p in self.job.plans}
         if any(names[name] in _TRUSTED for name in self.out):
             return True
@@ -355,7 +359,7 @@ class Judge:
             v = fallen[0]
             session.status = "void"
             session.reason = f"{v.participant} ({names[v.participant]}) failed {v.gate} on case {v.case}: {v.reason}"
-        if session.status == "complete" and session.cells_missing and not self._settled():
+        if session.status == "complete" and session.cells_missing and not self._pointless():
             session.status = "partial"
             session.reason = f"stopped at a case boundary with {len(session.cells_missing)} cells to go"
         if self.session.visits and not (self.contract.get("limits") or {}).get("compute_tflops"):

@@ -16,7 +16,7 @@ from torch import Tensor
 LIMIT_BYTES = {"cuda": 4 << 30, "cpu": 1 << 29}
 """Temporaries of the float64 model, by device type."""
 
-Inputs = tuple[Tensor, Tensor]
+Inputs = tuple[Tensor, ...]
 
 
 class Oracle:

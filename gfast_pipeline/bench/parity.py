@@ -1,8 +1,8 @@
 """Does our `official` figure say what the official script would? Both in one session, on the same card.
 
-The judge measures the plans as always; then each runs once more in a plain process of its own, in a loop restated from the
-official protocol: 20 warm-up calls, 3 rounds of 100, events around each call, no synchronise between, one fixed input.
-Only the choice of a quiet core before each round is ours.
+The judge measures the plans as always; then each runs once more in a plain process of its own, in a loop restated
+from the official protocol: 20 warm-up calls, 3 rounds of 100, events around each call, no synchronise between, one
+fixed input. Only the choice of a quiet core before each round is ours.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Parity(Judge):
 
 
 def _in_own_process(package: str, job: str, name: str, case: int) -> float | None:
-    code = f"import sys; sys.path.insert(0, {package!r}); from gfast_pipeline.bench import parity; parity.plain(*sys.argv[1:])"
+    code = f"import sys; sys.path.insert(0, {package!r})\n"
+    code += "from gfast_pipeline.bench.parity import plain; plain(*sys.argv[1:])"
     command = [sys.executable, "-c", code, job, name, str(case)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
@@ -102,9 +103,9 @@ def _round(forward: Any, inputs: tuple[torch.Tensor, ...], device: torch.device)
     starts = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
     ends = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
     torch.cuda.synchronize()
-    for start, end in zip(starts, ends):
+    for start, end in zip(starts, ends, strict=False):
         start.record()
         forward(*inputs)
         end.record()
     torch.cuda.synchronize()
-    return [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends)]
+    return [start.elapsed_time(end) * 1e3 for start, end in zip(starts, ends, strict=False)]

@@ -7,6 +7,7 @@ exception that ends the session. Knows nothing of gates or statistics.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import signal
 import socket
@@ -156,9 +157,7 @@ class Participant:
         """End the runner and everything it started."""
         self.alive = False
         for end in (os.killpg, os.kill):
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 end(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         self._process.wait(30)
         self._channel.close()

@@ -1,9 +1,10 @@
-"""Where the runners of a session live: private folders, compile caches by candidate, and the bench as one readable zip."""
+"""Where the runners of a session live: private folders, compile caches by candidate, the bench as one readable zip."""
 
 from __future__ import annotations
 
 import os
 import zipfile
+from typing import Any
 
 from gfast_pipeline.bench import isolation
 
@@ -33,7 +34,7 @@ def bench_zip(root: str) -> str:
     """The bench as one zip that every runner may read, wherever this package lies. Returns its path."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.path.join(root, "bench.zip")
-    loader = globals().get("__loader__")
+    loader: Any = globals().get("__loader__")
     with zipfile.ZipFile(path, "w") as target:
         if hasattr(loader, "archive"):  # we run from a bundle
             with zipfile.ZipFile(loader.archive) as source:

@@ -1,4 +1,4 @@
-"""The measurement that the protocol hangs on: does isolation hold here, what does a switch cost, how far do processes differ.
+"""What the protocol hangs on: does isolation hold here, what does a switch cost, how far do processes differ.
 
 `gfast doctor --device`. An A/A session of the job's plans over its generations, and beside it in `measured`: first-call
 penalty after a switch with all contexts alive, handshakes, start-up and compile seconds, operations in flight.
@@ -24,7 +24,8 @@ from gfast_pipeline.bench.timing import Cell
 SWITCHES = 6
 _COMPILE = (
     "import time, torch, triton; from gfast_pipeline.bench.spin import scale\n"
-    "x = torch.zeros(4096, device='cuda'); y = torch.empty_like(x); torch.cuda.synchronize(); began = time.perf_counter()\n"
+    "x = torch.zeros(4096, device='cuda'); y = torch.empty_like(x); torch.cuda.synchronize()\n"
+    "began = time.perf_counter()\n"
     "scale[(4,)](x, y, 4096, 2.0, 1024); torch.cuda.synchronize(); print(time.perf_counter() - began)\n"
 )
 

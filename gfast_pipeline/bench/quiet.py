@@ -1,8 +1,8 @@
 """A quiet core for a visit. On a shared host a core runs at half speed whenever a neighbour uses its other thread.
 
-Measured on a virtual machine with 16 cores: the same Python loop takes 0.88 ms or 1.75 ms, by core and by moment, and a visit
-stays in one state from end to end. So before each visit the runner tries cores until one runs at the best speed seen.
-Untimed, and the same for every participant.
+Measured on a virtual machine with 16 cores: the same Python loop takes 0.88 ms or 1.75 ms, by core and by moment, and
+a visit stays in one state from end to end. So before each visit the runner tries cores until one runs at the best
+speed seen. Untimed, and the same for every participant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process that runs one participant of a session, for one generation, through all its cases.
 
-It holds the candidate, a private copy of the weights and the shared blocks; it never sees a tolerance, an expected value
-or the secret seeds. It does what the judge's messages ask and reports facts; its own clock decides nothing.
+It holds the candidate, a private copy of the weights and the shared blocks; it never sees a tolerance, an expected
+value or the secret seeds. It does what the judge's messages ask and reports facts; its own clock decides nothing.
 """
 
 from __future__ import annotations

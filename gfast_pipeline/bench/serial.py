@@ -1,7 +1,7 @@
-"""Cases too large for several participants: one at a time in a fresh process, 3 calls, one input, then the chunked oracle.
+"""Cases too large for several participants: each alone in a fresh process, 3 calls, one input, then the chunked oracle.
 
-Outputs wait in host memory until the last runner has gone; only then does the oracle run, one sequence at a time, and every
-participant's rows are compared in place. No blocks and no ABBA: these figures show feasibility and rank nothing.
+Outputs wait in host memory until the last runner has gone; only then does the oracle run, one sequence at a time, and
+every participant's rows are compared in place. No blocks and no ABBA: these figures show feasibility and rank nothing.
 """
 
 from __future__ import annotations

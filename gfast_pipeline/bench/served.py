@@ -1,8 +1,8 @@
 """What a runner does for its judge: load, build, call, visit. The only place where candidate code is called.
 
-Timing protocol: DESIGN §4.7. For each timed call the next pool entry is copied, untimed and in stream order, into one fixed
-address; then start event, forward, end event; the output is kept until the visit is over and only then copied into the
-judge's slots, so that an output which shares storage with a later one is thereby wrong.
+For each timed call the next pool entry is copied, untimed and in stream order, into one fixed address; then start
+event, forward, end event; the output is kept until the visit is over and only then copied into the judge's slots, so
+that an output which shares storage with a later one is thereby wrong.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Runner:
         self.folder, self.channel = folder, channel
         self.blocks: list[Shared] = []
         self.forward: Any = None
+        self.model: Any = None
+        self.state: dict[str, torch.Tensor] = {}
         self.kept: list[torch.Tensor] = []
         self.flush: torch.Tensor | None = None
         self.core = QuietCore()
@@ -57,7 +59,7 @@ class Runner:
         return {"ok": True}
 
     def do_attach(self, inputs: list[dict[str, Any]], **blocks: Any) -> dict[str, Any]:
-        """Open the blocks of a case: `x` (inputs at their fixed address), `pool`, `slots`; layouts of one entry each."""
+        """Open the blocks of a case: `x` (inputs at their fixed address), `pool`, `slots`; `inputs` is a layout."""
         self._release()
         self.layout = inputs
         self.opened = {name: Shared.open(value, self.device) for name, value in blocks.items() if value}
@@ -93,8 +95,10 @@ class Runner:
         return {"ok": True}
 
     def do_call(self, slot: int, keep: bool = False, again: int | None = None) -> dict[str, Any]:
-        """One call on the inputs at their fixed address; the output goes to `slot`. `keep` holds on to it; `again` copies
-        the first kept output once more, into slot `again`, to see whether it survived."""
+        """One call on the inputs at their fixed address; the output goes to `slot`. `keep` holds on to it.
+
+        `again`: copy the kept output once more, into that slot, to see whether it survived this call.
+        """
         with torch.inference_mode():
             y = self.forward(*self.inputs)
             wrong = self._facts(y)
@@ -148,7 +152,7 @@ class Runner:
     def do_visit(
         self, mode: str, calls: int, spin_cycles: int = 0, null: bool = False, untimed: int = 2
     ) -> dict[str, Any]:
-        """A turn: `untimed` calls, then `calls` timed ones. Answers twice: when done, and when the outputs are copied."""
+        """A turn: `untimed` calls, then `calls` timed ones. Answers when done, and again when outputs are copied."""
         forward = self.forward
         if null:
             ready = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
@@ -180,7 +184,8 @@ class Runner:
 
     def do_drop(self) -> dict[str, Any]:
         """Forget build and blocks; give cached memory back to the device."""
-        self.forward = self.model = self.state = None
+        self.forward = self.model = None
+        self.state = {}
         self._release()
         return {"ok": True}
 
@@ -214,7 +219,7 @@ class Runner:
             pending = not starts[0].query()
         torch.cuda.synchronize()
         ended = time.perf_counter()
-        events = [round(start.elapsed_time(end) * 1e3, 3) for start, end in zip(starts, ends)]
+        events = [round(start.elapsed_time(end) * 1e3, 3) for start, end in zip(starts, ends, strict=False)]
         return {
             "events": events,
             "wall_us": (ended - began) * 1e6,

@@ -1,7 +1,7 @@
 """Memory that judge and runner share: a block of its own, guarded at both ends, passed as a handle in JSON.
 
-On CUDA the block is one `cudaMalloc` opened through CUDA IPC; on the CPU it is a file mapped by both. The judge allocates
-and frees; a runner opens and closes. Knows nothing of what the bytes mean.
+On CUDA the block is one `cudaMalloc` opened through CUDA IPC; on the CPU it is a file mapped by both. The judge
+allocates and frees; a runner opens and closes. Knows nothing of what the bytes mean.
 """
 
 from __future__ import annotations

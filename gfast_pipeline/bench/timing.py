@@ -1,7 +1,7 @@
-"""The timing of one cell (one case in one generation): calibration, null calls, blocks of two passes, checks after each visit.
+"""The timing of one cell (one case in one generation): calibration, null calls, blocks of two passes, checks.
 
-DESIGN §4.7. Every pass gets a fresh secret pool; every visit is judged on two calls drawn in secret, after the clock has
-stopped. Knows nothing of ratios or decisions.
+Every pass gets a fresh secret pool; every visit is judged on two calls drawn in secret, after the clock has stopped.
+Knows nothing of ratios or decisions.
 """
 
 from __future__ import annotations
@@ -222,10 +222,10 @@ def clock_verdicts(visits: list[Visit], nulls: dict[tuple[int, str], float], rat
     """The clock gate on the median of visits of each (participant, case, mode): events against the judge's wall.
 
     judge_wall − handshake − calls·null ≤ ratio_gate·(calls ÷ N)·Σ events + 0.25·calls·null and Σ events ≤
-    1.05·judge_wall, with N timed of `calls` calls. In the queued mode the spin is taken off the wall, with a tenth of it as
-    slack (its length follows the SM clock), and the untimed calls, which run before it, may last ratio_gate times the
-    participant's own official figure: device time says nothing of a call that waits for its host.
-    Visits shorter than 20 handshakes cannot tell and are `skipped`.
+    1.05·judge_wall, with N timed of `calls` calls. In the queued mode the spin is taken off the wall, with a tenth of
+    it as slack (its length follows the SM clock), and the untimed calls, which run before it, may last ratio_gate
+    times the participant's own official figure: device time says nothing of a call that waits for its host. Visits
+    shorter than 20 handshakes cannot tell and are `skipped`.
     """
     groups: dict[tuple[str, int, str], list[Visit]] = {}
     for visit in visits:

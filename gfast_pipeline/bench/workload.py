@@ -31,7 +31,7 @@ class Device:
 
 
 class Case:
-    """One official shape as candidates see it: `id`, the sizes of the workload by name, dtype, matmul_precision, device.
+    """One official shape as candidates see it: `id`, the workload's sizes by name, dtype, matmul_precision, device.
 
     Frozen and hashable; equal when all its values are.
     """

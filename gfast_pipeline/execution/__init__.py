@@ -1,1 +1,1 @@
-"""Layer 6: where a bench job runs. Jobs are built here, run here (`local`), or sealed to be carried elsewhere (`bundle`)."""
+"""Layer 6: where a bench job runs. Jobs are built here, then run here (`local`) or sealed and carried (`bundle`)."""

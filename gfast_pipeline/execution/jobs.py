@@ -15,6 +15,10 @@ from gfast_pipeline.contract.workload import Source
 REFERENCE = Plan("reference", "reference", None, "reference")
 
 
+PROVED = {("decide", "challenger"), ("screen", "challenger"), ("peers", "peer"), ("judge", "challenger")}
+"""(kind, role) that go through the correctness phase, which comes before the first cell."""
+
+
 class JobError(GfastError):
     """A session that cannot be put together."""
 
@@ -137,7 +141,8 @@ def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Sou
             raise JobError(
                 f"{record['name']} of session {identity} is no file here any more; a changed one needs a new race"
             )
-        plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"])
+        unproved = not session.cells_done and (session.kind, record["role"]) in PROVED
+        plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"], unproved)
         plans.append(plan)
     job = _job(loaded, session.kind, plans, list(session.cases), [])
     job.generations, job.blocks, job.modes = session.generations, session.blocks, list(session.modes)

@@ -148,8 +148,8 @@ def structured_inputs(case: Any, name: str, seed: int, device: torch.device | st
 
     `outlier_suffix`: randn, then the last eighth of every sequence × 50. `constant_prefix`: the first quarter of every
     sequence is one constant in all channels (zero variance, so a norm's epsilon decides), then randn. `offset`: mean
-    1000, spread 0.5 (a one-pass variance loses its digits). `decisive_token`: randn × 0.5, and per sequence one token at
-    a random place × 400, so that any scale taken over more than a token is set by it.
+    1000, spread 0.5 (a one-pass variance loses its digits). `decisive_token`: randn × 0.5, and per sequence one token
+    at a random place × 400, so that any scale taken over more than a token is set by it.
     """
     random = _generator(seed, device, None)
     x = _randn(case, device, random)

@@ -59,9 +59,7 @@ def job(kind: str, plans: Iterable[Plan], rules: dict[str, Any] | None = None, *
         "modes": ["official"],
     }
     reference = (KERNEL / "reference.py").read_text()
-    return Job(
-        kind, "transformer_layer", rules["name"], "hash", rules, reference, list(plans), **{**values, **changed}
-    )
+    return Job(kind, "transformer_layer", rules["name"], "hash", rules, reference, list(plans), **{**values, **changed})
 
 
 @dataclass

@@ -49,9 +49,7 @@ def in_other_process(block: Shared, layout: list, more: str = "") -> None:
 @given(st.lists(st.tuples(dtypes, shapes), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=50)
 def test_packed_tensors_keep_their_values_and_never_overlap(tmp_path_factory, kinds):
-    tensors = {
-        str(i): (torch.rand(shape) * 200).to(dtype).reshape(shape) for i, (dtype, shape) in enumerate(kinds)
-    }
+    tensors = {str(i): (torch.rand(shape) * 200).to(dtype).reshape(shape) for i, (dtype, shape) in enumerate(kinds)}
     layout, size = pack(tensors)
     assert all(item["offset"] % 16 == 0 for item in layout)
     block = Shared.allocate(size, CPU, str(tmp_path_factory.getbasetemp()))
