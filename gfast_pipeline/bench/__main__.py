@@ -41,8 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def read_job(values: dict[str, Any]) -> Job:
     """A job from plain values. Raises ValueError for another protocol or unknown fields."""
-    if values.get("protocol") != PROTOCOL:
-        raise ValueError(f"protocol {values.get('protocol')} where this bench speaks {PROTOCOL}")
+    protocol = values.get("protocol") if isinstance(values, dict) else None
+    if protocol != PROTOCOL:
+        raise ValueError(f"protocol {protocol} where this bench speaks {PROTOCOL}")
     return from_plain(Job, values)
 
 

@@ -36,11 +36,10 @@ class Proof:
         for draw in self.contract["weight_draws"]:
             self.bay.draw_weights(draw["name"], draw["seed"])
             alive = [p for p in provers if self._wanted(p)]
-            for participant in alive:
-                self.build(participant, draw["name"])
+            self.build(alive, draw["name"])
             official = draw["name"] == "official"
             for number, (variant, trial, lay) in enumerate(self._inputs(draw, official)):
-                if quick and number:
+                if number and (quick or not any(self._wanted(p) for p in provers)):
                     return
                 self._evaluate(
                     [p for p in alive if self._wanted(p)], draw["name"], variant, trial, lay, first=number == 0
@@ -51,23 +50,35 @@ class Proof:
             if quick or not any(self._wanted(p) for p in provers):
                 return
 
-    def build(self, participant: Participant, draw: str) -> None:
-        """Build a participant on the weights that lie in the bay; a skip or a failure is a verdict."""
+    def build(self, participants: list[Participant], draw: str, together: bool = False) -> None:
+        """Build participants on the weights that lie in the bay, one after another or `together` (where no build times
+        anything, as an autotuner does). A skip or a failure is a verdict."""
         bay = self.bay
         assert bay.weights is not None
-        schedule = participant.plan.schedules.get(str(bay.row["id"]), {})
-        limit = self.contract["build_limit_s"]
-        self._ask(
-            participant,
-            {"draw": draw},
+        order = [[participant] for participant in participants] if not together else [participants]
+        for group in order:
+            for step in (self._tell_build, self._hear_build):
+                for participant in group:
+                    if self._wanted(participant):
+                        self._guarded(participant, {"draw": draw}, lambda step=step, p=participant: step(p))
+            for participant in group:
+                if self._wanted(participant):
+                    self._pass(participant, "build", {"draw": draw})
+
+    def _tell_build(self, participant: Participant) -> None:
+        bay = self.bay
+        assert bay.weights is not None
+        participant.say(
             "build",
-            limit,
             do="build",
             case={"id": bay.row["id"], "shape": bay.row["shape"]},
             weights=bay.weights.description,
             layout=bay.weight_layout,
-            schedule=schedule,
+            schedule=participant.plan.schedules.get(str(bay.row["id"]), {}),
         )
+
+    def _hear_build(self, participant: Participant) -> None:
+        participant.listen("build", self.contract["build_limit_s"])
 
     def _inputs(self, draw: dict[str, Any], official: bool) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
         bay, rule = self.bay, self.contract["gate"]["official"]
@@ -98,13 +109,15 @@ class Proof:
         bay.poison(3 * max(len(provers), 1))
         place = {"draw": draw, "variant": variant, "trial": trial}
         for index, participant in enumerate(provers):
-            # slot 0: the answer; slot 1: the same input again; slot 2: the first answer as the second call left it
+            # slot 0: the answer; slot 1: the same input again; slot 2, later: that answer as another input left it
             self._ask(participant, place, "call", limit, do="call", slot=3 * index, keep=first)
             if first and self._wanted(participant):
-                self._ask(participant, place, "call", limit, do="call", slot=3 * index + 1, again=3 * index + 2)
-            if self._wanted(participant) and not bay.intact(private):
-                self._fail(participant, "inputs_untouched", place, "inputs or guards changed during a call")
+                self._ask(participant, place, "call", limit, do="call", slot=3 * index + 1, keep=True)
+            if not bay.intact(private):
+                if self._wanted(participant):
+                    self._fail(participant, "inputs_untouched", place, "inputs or guards changed during a call")
                 bay.lay(private)
+                bay.mend()  # the next one is not to be blamed
         y64, ref = bay.expected(private), bay.reference(private)
         u = gate.share(ref, y64, self.atol, self.rtol)
         if draw == "official" and variant == "official":
@@ -133,29 +146,32 @@ class Proof:
         if place["variant"] == "official":
             against = gate.official_share(y, ref, self.atol, self.rtol)
             self._judge(participant, "official", place, against, 1.0, u, "against the reference; against fp64 " + where)
+            if not self._wanted(participant):
+                return  # the budget is a part of what it has overrun already
             self._judge(participant, "budget", place, share, self.contract["gate"]["budget"]["share"], u, where)
         else:
             limit = gate.anchored_limit(u, self.contract["gate"]["anchored"]["factor"])
             self._judge(participant, "anchored", place, share, limit, u, where)
 
     def _stable(self, participant: Participant, place: dict[str, Any], slot: int) -> None:
-        first, again, kept = (self.bay.slot(slot + i) for i in range(3))
+        first, again = self.bay.slot(slot), self.bay.slot(slot + 1)
         moved = gate.share(again, first, self.atol, self.rtol)
         self._judge(participant, "determinism", place, moved, SAME_SHARE, None, "between two calls on one input")
-        if not torch.equal(first, kept):
-            reason = "an output changed when the next call ran; return a tensor of its own (clone a static output)"
-            self._fail(participant, "output", place, reason)
 
     def _sensitive(self, provers: list[Participant], place: dict[str, Any], private: tuple[torch.Tensor, ...]) -> None:
-        """A different first input, refilled in place, must give a different answer."""
+        """A different first input, refilled in place, must give a different answer and leave the one before alone."""
         changed = (private[0].flip(0).neg(), *private[1:])
         self.bay.lay(changed)
         for index, participant in enumerate(provers):
             if not self._wanted(participant):
                 continue
-            before = self.bay.slot(3 * index).clone()
-            self._ask(participant, place, "call", self.contract["call_limit_s"], do="call", slot=3 * index)
+            before, limit = self.bay.slot(3 * index).clone(), self.contract["call_limit_s"]
+            self._ask(participant, place, "call", limit, do="call", slot=3 * index, again=3 * index + 2)
             if not self._wanted(participant):
+                continue
+            if not torch.equal(self.bay.slot(3 * index + 1), self.bay.slot(3 * index + 2)):
+                reason = "an output changed when the next call ran; return a tensor of its own (clone a static output)"
+                self._fail(participant, "output", place, reason)
                 continue
             moved = gate.share(self.bay.slot(3 * index), before, self.atol, self.rtol)
             if moved <= 1.0:
@@ -179,19 +195,19 @@ class Proof:
             holes.append("the reference failed against itself")
         status, reason = ("failed", "; ".join(holes)) if holes else ("passed", "")
         case = self.bay.row["id"]
-        self.record(Verdict("canaries", status, "judge", case, share=u, reason=reason))
+        self.record(Verdict("canaries", status, "judge", case, share=finite(u), reason=reason))
 
     def _untouched(self, participant: Participant, draw: str) -> None:
         place = {"draw": draw}
-        answer = self._ask(participant, place, "call", 60, do="untouched")
+        answer = self._ask(participant, place, "call", 60, needs="weights flags", do="untouched")
         if answer is None:
             return
-        changed = answer.get("weights") or []
+        changed = answer["weights"]
         if changed:
             self._fail(participant, "inputs_untouched", place, f"weight {changed[0]} was changed")
         else:
             self._pass(participant, "inputs_untouched", place)
-        if answer.get("flags"):
+        if answer["flags"]:
             self._fail(participant, "globals_untouched", place, "; ".join(answer["flags"]))
         else:
             self._pass(participant, "globals_untouched", place)
@@ -199,8 +215,12 @@ class Proof:
     def _ask(
         self, participant: Participant, place: dict[str, Any], gate_name: str, limit: float, **message: Any
     ) -> dict[str, Any] | None:
+        return self._guarded(participant, place, lambda: participant.ask(gate_name, limit, **message))
+
+    def _guarded(self, participant: Participant, place: dict[str, Any], step: Callable[[], Any]) -> Any:
+        """What `step` gives; None, and a verdict, when it loses the participant."""
         try:
-            answer = participant.ask(gate_name, limit, **message)
+            return step()
         except Lost as lost:
             if lost.skip:
                 self.skipped.add(participant.name)
@@ -208,9 +228,6 @@ class Proof:
             else:
                 self._fail(participant, lost.gate, place, lost.reason)
             return None
-        if gate_name == "build":
-            self._verdict(participant, "build", "passed", place)
-        return answer
 
     def _judge(
         self,
@@ -228,7 +245,14 @@ class Proof:
             self.failed.add(participant.name)
         status = "passed" if good else "failed"
         self._verdict(
-            participant, gate_name, status, place, reason, share=finite(share), limit=limit, reference_share=u
+            participant,
+            gate_name,
+            status,
+            place,
+            reason,
+            share=finite(share),
+            limit=limit,
+            reference_share=None if u is None else finite(u),
         )
 
     def _fail(self, participant: Participant, gate_name: str, place: dict[str, Any], reason: str) -> None:

@@ -18,7 +18,9 @@ import torch
 
 from gfast_pipeline.bench import environment, gate, isolation, serial, workload
 from gfast_pipeline.bench.bay import Bay
+from gfast_pipeline.bench.conclude import TRUSTED, conclude
 from gfast_pipeline.bench.correctness import Proof
+from gfast_pipeline.bench.crew import Crew
 from gfast_pipeline.bench.messages import (
     Clock,
     Job,
@@ -30,11 +32,10 @@ from gfast_pipeline.bench.messages import (
     digest,
     to_plain,
 )
-from gfast_pipeline.bench.participant import Lost, Participant
+from gfast_pipeline.bench.participant import Participant
 from gfast_pipeline.bench.places import Places, bench_zip
-from gfast_pipeline.bench.timing import Cell, Pace, clock_verdicts, physics_verdicts, spin_rate
+from gfast_pipeline.bench.timing import Cell, Host, Pace, spin_rate
 
-_TRUSTED = ("reference", "control", "incumbent", "twin")
 IDLE_WAIT_S = 30.0
 
 
@@ -72,10 +73,13 @@ class Judge:
         ]
         self.target = self.contract["target"]
         self.rows = {row["id"]: row for row in self.contract["cases"]}
-        self.out: set[str] = set()  # participants that failed or declined everything
+        self.crew = Crew(job, self.record_verdict, say)
+        self.out = self.crew.out
         self.skips: set[tuple[str, int]] = set()
         self.paces: dict[tuple[str, int], Pace] = {}
         self.nulls: dict[tuple[int, str], float] = {}
+        self.host = Host()
+        self.retakes = 0
         self.shares: dict[int, float] = {}
         self.slowest_cell = 0.0
         self.proved = False
@@ -152,14 +156,7 @@ class Judge:
         began = time.perf_counter()
         running: list[Participant] = []
         try:
-            threads = int(self.target.get("threads") or 4)
-            for plan in self.job.plans:
-                if plan.name not in self.out:
-                    running.append(Participant(plan, self.places, generation, threads))
-                    if self.device.type == "cpu":
-                        self.start(running[-1:])
-            if self.device.type != "cpu":
-                self.start(running)
+            running = self.crew.muster(self.places, generation)
             self.phase("startup", began, generation=generation)
             if not self.proved and any(p.prove for p in self.job.plans):
                 self._prove(running, cases)
@@ -172,30 +169,6 @@ class Judge:
         finally:
             for participant in running:
                 participant.end()
-
-    def start(self, participants: list[Participant]) -> None:
-        """Let runners load reference and candidate, all at once."""
-        for step in (self._greet, self._loaded):
-            for participant in participants:
-                if participant.alive and participant.name not in self.out:
-                    try:
-                        step(participant)
-                    except Lost as lost:
-                        self.lose(participant, None, lost)
-
-    def _greet(self, participant: Participant) -> None:
-        participant.ready()
-        participant.say(
-            "build",
-            do="load",
-            name=participant.name,
-            source=participant.plan.source,
-            reference=self.job.reference_source,
-            target=self.target,
-        )
-
-    def _loaded(self, participant: Participant) -> None:
-        participant.listen("build", self.contract["build_limit_s"])
 
     def _prove(self, running: list[Participant], cases: list[int]) -> None:
         """Correctness of every plan that asks for it, cheapest case first."""
@@ -210,21 +183,21 @@ class Judge:
             self.say(f"case {case}: correctness of {', '.join(p.name for p in provers)}")
             bay = Bay(self.module, self.rows[case], self.contract, self.device, self.places.root, len(provers), False)
             proof = Proof(bay, self.contract, self.record_verdict)
-            for participant in list(provers):
-                if not self.attach(participant, bay):
-                    provers.remove(participant)
+            provers = self.crew.attach(provers, bay)
             proof.run(provers, self.job.quick)
             self.shares[case] = proof.reference_share or 0.0
             for participant in provers:
                 if participant.name in proof.failed:
                     self.out.add(participant.name)
-                    self.say(f"case {case}: {participant.name} is refused: {self.session.verdicts[-1].reason}")
+                    why = [
+                        v for v in self.session.verdicts if (v.participant, v.status) == (participant.name, "failed")
+                    ]
+                    self.say(f"case {case}: {participant.name} is refused at {why[-1].gate}: {why[-1].reason}")
                 if participant.name in proof.skipped:
                     self.skips.add((participant.name, case))
-                if participant.alive:
-                    self._quietly(participant, do="drop")
+            self.crew.drop(provers)
             bay.close()
-            self.phase("correctness", began, case=case, generation=0, less=bay.oracle_seconds)
+            self._spent("correctness", time.perf_counter() - began - bay.oracle_seconds, case, 0)
             self._spent("oracle", bay.oracle_seconds, case, 0)
             if self.job.kind == "judge":
                 self.session.cells_done.append([0, case])
@@ -238,10 +211,10 @@ class Judge:
         official = next(d for d in self.contract["weight_draws"] if d["name"] == "official")
         bay.draw_weights("official", official["seed"])
         present = [p for p in running if self._takes_part(p, case)]
-        present = [p for p in present if self.attach(p, bay)]
+        together = self.device.type == "cuda" and self.job.kind != "peers"
+        present = self.crew.attach(present, bay)
         building = Proof(bay, self.contract, lambda v: self._record_build(v, generation))
-        for participant in present:
-            building.build(participant, "official")
+        building.build(present, "official", together)
         for name in building.skipped:
             self.skips.add((name, case))
         for participant in present:
@@ -262,18 +235,19 @@ class Judge:
             self.cycles_per_us,
             self.paces,
             self.nulls,
+            self.host,
             gate.anchored_limit(self.shares[case], factor),
             self._record_any,
-            lambda participant, lost: self.lose(participant, case, lost, generation),
+            lambda participant, lost: self.crew.lose(participant, case, lost, generation),
         )
         order = random.Random(f"{self.session.seed}/{generation}/{case}")
         cell.run(present, self.job.blocks, self.job.modes, order, self._clock)
+        self.retakes += cell.retakes
         self.after_cell(cell, [p for p in present if p.alive and p.name not in self.out])
-        for participant in present:
-            if participant.alive:
-                self._quietly(participant, do="drop")
+        self.crew.drop(present)
         bay.close()
-        self.phase("timing", began, case=case, generation=generation, less=bay.oracle_seconds - spent)
+        checking = bay.oracle_seconds - spent
+        self._spent("timing", time.perf_counter() - began - checking, case, generation)
         self._spent("oracle", bay.oracle_seconds, case, generation)
         self.session.cells_done.append([generation, case])
         self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
@@ -282,28 +256,6 @@ class Judge:
 
     def after_cell(self, cell: Cell, present: list[Participant]) -> None:
         """What else to do while the participants of a cell are still built; nothing in an ordinary session."""
-
-    def attach(self, participant: Participant, bay: Bay) -> bool:
-        try:
-            participant.ask("build", 120, do="attach", **bay.blocks())
-        except Lost as lost:
-            self.lose(participant, bay.row["id"], lost)
-            return False
-        return True
-
-    def _quietly(self, participant: Participant, **message: Any) -> None:
-        try:
-            participant.ask("call", 60, **message)
-        except Lost as lost:
-            self.lose(participant, None, lost)
-
-    def lose(self, participant: Participant, case: int | None, lost: Lost, generation: int | None = None) -> None:
-        status = "skipped" if lost.skip else "failed"
-        self.out.add(participant.name)
-        self.record_verdict(
-            Verdict(lost.gate, status, participant.name, case, generation=generation, reason=lost.reason)
-        )
-        self.say(f"{participant.name} {status} at {lost.gate}: {lost.reason}")
 
     def _recover(self, running: list[Participant]) -> None:
         """Before anything else is timed: lost runners are gone, the device is idle and healthy."""
@@ -334,9 +286,9 @@ class Judge:
     def _pointless(self) -> bool:
         """The challenger is out, a trusted participant is lost, or nobody is left."""
         names = {p.name: p.role for p in self.job.plans}
-        if any(names[name] in _TRUSTED for name in self.out):
+        if any(names[name] in TRUSTED for name in self.out):
             return True
-        subjects = [p.name for p in self.job.plans if p.role not in _TRUSTED]
+        subjects = [p.name for p in self.job.plans if p.role not in TRUSTED]
         return bool(subjects) and all(name in self.out for name in subjects)
 
     def _over(self) -> bool:
@@ -344,26 +296,16 @@ class Judge:
 
     def _close(self) -> None:
         session = self.session
-        work = {case: self.module.work(self.record(case)) for case in self.job.cases}
-        session.verdicts += clock_verdicts(session.visits, self.nulls, self.contract["ratio_gate"])
-        session.verdicts += physics_verdicts(session.visits, work, self.contract.get("limits"))
+        if self.stop:
+            self.say("stopped as asked, at a case boundary")
         session.measured["null_us"] = {f"{case}/{mode}": round(value, 2) for (case, mode), value in self.nulls.items()}
+        session.measured["host_best_us"] = round(self.host.best_us, 1) if self.host.best_us < 1e12 else None
+        session.measured["retaken_visits"] = self.retakes
         session.measured["cycles_per_us"] = round(self.cycles_per_us, 1)
         session.environment["after"] = environment.snapshot(self.device)
         session.ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        names = {p.name: p.role for p in self.job.plans}
-        if any(v.gate == "canaries" and v.status == "failed" for v in session.verdicts):
-            session.status, session.reason = "void", "a known-bad output passed the gate"
-        fallen = [v for v in session.verdicts if v.status == "failed" and names.get(v.participant) in _TRUSTED]
-        if session.status == "complete" and fallen:
-            v = fallen[0]
-            session.status = "void"
-            session.reason = f"{v.participant} ({names[v.participant]}) failed {v.gate} on case {v.case}: {v.reason}"
-        if session.status == "complete" and session.cells_missing and not self._pointless():
-            session.status = "partial"
-            session.reason = f"stopped at a case boundary with {len(session.cells_missing)} cells to go"
-        if self.session.visits and not (self.contract.get("limits") or {}).get("compute_tflops"):
-            session.not_run.append("physics: the contract names no limits")
+        work = {case: self.module.work(self.record(case)) for case in self.job.cases}
+        conclude(session, self.contract, work, self.nulls, pointless=self._pointless())
 
     def _clock(self) -> dict[str, Any]:
         return {} if self.card is None else self.card.state()
@@ -385,11 +327,9 @@ class Judge:
         lists = {Visit: session.visits, Clock: session.clocks, Usage: session.usage, Verdict: session.verdicts}
         lists[type(record)].append(record)  # type: ignore[arg-type]
 
-    def phase(
-        self, phase: str, began: float, case: int | None = None, generation: int | None = None, less: float = 0.0
-    ) -> None:
-        seconds = time.perf_counter() - began - less
-        self.session.phases.append(Phase(phase, round(seconds, 3), case=case, generation=generation))
+    def phase(self, phase: str, began: float, case: int | None = None, generation: int | None = None) -> None:
+        """Record that a phase lasted from `began` until now."""
+        self._spent(phase, time.perf_counter() - began, case, generation)
 
-    def _spent(self, phase: str, seconds: float, case: int, generation: int) -> None:
+    def _spent(self, phase: str, seconds: float, case: int | None, generation: int | None) -> None:
         self.session.phases.append(Phase(phase, round(seconds, 3), case=case, generation=generation))

@@ -122,7 +122,7 @@ class Visit:
     spin_us: float = 0.0
     status: str = "ok"  # ok · host_bound
     untimed: int = 2
-    host_us: float = 0.0  # a fixed Python loop on the core just before: how fast the host was
+    host_us: float = 0.0  # a fixed Python loop on the core, the slower of before and after: how fast the host was
 
 
 @dataclass
@@ -200,6 +200,14 @@ _NESTED = {
     Job: {"plans": Plan, "verdicts": Verdict},
     Session: {"verdicts": Verdict, "visits": Visit, "phases": Phase, "clocks": Clock, "usage": Usage},
 }
+
+
+def measured_modes(role: str, modes: list[str]) -> list[str]:
+    """In which of a session's modes a participant of this role is measured.
+
+    Reference and control decide nothing and cost the most: they are measured as the official script would alone.
+    """
+    return [mode for mode in modes if role not in ("reference", "control") or mode == "official"]
 
 
 def to_plain(record: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from gfast_pipeline.bench.judge import Judge
 from gfast_pipeline.bench.messages import Job, Session, from_plain, to_plain
 from gfast_pipeline.bench.places import bench_zip
 from gfast_pipeline.bench.quiet import QuietCore
+from gfast_pipeline.bench.timing import DISTURBED
 
 WARM_UP, REPEATS, ROUNDS, SEED = 20, 100, 3, 1234 + 100_000
 
@@ -85,10 +86,15 @@ def plain(path: str, name: str, case: str) -> None:
         for _ in range(WARM_UP):
             forward(*inputs)
         core = QuietCore()
-        samples = []
+        samples: list[float] = []
+        found: list[float] = []
         for _ in range(ROUNDS):
-            with core.hold():
-                samples += _round(forward, inputs, device)
+            for _ in range(3):  # a round that a neighbour disturbed is taken again
+                with core.hold() as held:
+                    found = _round(forward, inputs, device)
+                if held.us <= DISTURBED * core.best_us:
+                    break
+            samples += found
         print(statistics.median(samples))
 
 

@@ -23,6 +23,18 @@ from gfast_pipeline.bench.places import Places
 
 START_LIMIT_S = 180.0
 _KEEP_LINES = 12
+# what the fields of an answer must be: a candidate shares the runner's process and might speak in its place
+_FIELDS = {
+    "events": "figures",
+    "wall_us": "figure",
+    "enqueue_us": "figure",
+    "host_us": "figure",
+    "event_us": "figure",
+    "peak_bytes": "figure",
+    "pending": "flag",
+    "weights": "words",
+    "flags": "words",
+}
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CC", "LANG", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -43,7 +55,9 @@ class Participant:
         self.alive = True
         self.output: collections.deque[str] = collections.deque(maxlen=_KEEP_LINES)
         self.handshake_us = 0.0
+        self._ended = False
         home = places.folder(f"g{generation}-{plan.name}", uid=self.uid)
+        self.home = home
         cache = places.folder(f"cache-{plan.candidate_hash[:16]}", uid=self.uid)
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
@@ -92,10 +106,10 @@ class Participant:
         """Wait for the runner's first word. Raises Lost."""
         self.listen("build", START_LIMIT_S)
 
-    def ask(self, gate: str, timeout_s: float, **message: Any) -> dict[str, Any]:
+    def ask(self, gate: str, timeout_s: float, needs: str = "", **message: Any) -> dict[str, Any]:
         """One question, one answer. Raises Lost with `gate` when there is none, or when the answer is a refusal."""
         self.say(gate, **message)
-        return self.listen(gate, timeout_s)
+        return self.listen(gate, timeout_s, needs)
 
     def say(self, gate: str, **message: Any) -> None:
         """Ask without waiting."""
@@ -104,8 +118,8 @@ class Participant:
         except ChannelError as error:
             raise self._lost(gate, str(error)) from None
 
-    def listen(self, gate: str, timeout_s: float) -> dict[str, Any]:
-        """Wait for an answer that `say` asked for."""
+    def listen(self, gate: str, timeout_s: float, needs: str = "") -> dict[str, Any]:
+        """Wait for an answer that `say` asked for; it must hold the fields that `needs` names, each of its own type."""
         try:
             answer = self._channel.receive(timeout_s)
         except Deadline:
@@ -115,9 +129,11 @@ class Participant:
         except ChannelError as error:
             raise self._lost(gate, f"{error}{self._ending()}") from None
         if not answer.get("ok"):
-            raise Lost(
-                answer.get("gate", gate), answer.get("error", "refused without a word"), bool(answer.get("skip"))
-            )
+            where = "output" if answer.get("gate") == "output" else gate
+            raise Lost(where, _words(answer.get("error", "refused without a word")), answer.get("skip") is True)
+        for name in needs.split():
+            if not _sound(answer.get(name), _FIELDS[name]):
+                raise self._lost(gate, f"the answer holds no sound {name!r}: something speaks in the runner's place")
         return answer
 
     def measure_handshake(self) -> float:
@@ -139,7 +155,7 @@ class Participant:
             code = self._process.wait(5)
         except subprocess.TimeoutExpired:
             return ""
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
         last = f"; last words: {self.output[-1]}" if self.output else ""
         return f" ({how}{last})"
 
@@ -154,10 +170,52 @@ class Participant:
         self.kill()
 
     def kill(self) -> None:
-        """End the runner and everything it started."""
+        """End the runner and everything it started, also what left its process group."""
         self.alive = False
-        for end in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                end(self._process.pid, signal.SIGKILL)
+        if self._ended:
+            return
+        self._ended = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait(30)
+        for pid in _inheritors(f"HOME={self.home}"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self._channel.close()
+
+
+def _inheritors(entry: str) -> list[int]:
+    """Processes with this entry in their environment. Empty where there is no /proc."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        try:
+            if name.isdigit():
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if os.fsencode(entry) in file.read().split(b"\0"):
+                        found.append(int(name))
+        except OSError:
+            continue  # gone, or not ours
+    return found
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return str(number)
+
+
+def _words(said: object) -> str:
+    """What a runner says, fit to be printed and sealed whatever it is."""
+    return str(said)[:600].encode("utf-8", "replace").decode()
+
+
+def _sound(value: object, kind: str) -> bool:
+    if kind == "figure":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
+    if kind == "figures":
+        return isinstance(value, list) and bool(value) and all(_sound(item, "figure") for item in value)
+    if kind == "words":
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, bool)

@@ -27,6 +27,8 @@ CALLS = 3
 def run(judge: Judge) -> None:
     """All serial cases of the job, generation 0."""
     for case in judge.job.cases:
+        if judge.stop or judge._over():
+            break
         outputs = _answers(judge, case)
         if outputs:
             _compare(judge, case, outputs)
@@ -57,13 +59,13 @@ def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
     participant = Participant(plan, judge.places, 0, int(judge.target.get("threads") or 4))
     try:
         began = time.perf_counter()
-        judge.start([participant])
-        if plan.name in judge.out or not judge.attach(participant, bay):
+        judge.crew.load([participant])
+        if plan.name in judge.out or not judge.crew.attach([participant], bay):
             return None
         judge.phase("startup", began, case=case, generation=0)
         began = time.perf_counter()
         building = Proof(bay, judge.contract, judge.record_verdict)
-        building.build(participant, "official")
+        building.build([participant], "official")
         judge.phase("build", began, case=case, generation=0)
         if building.failed or building.skipped:
             return None
@@ -71,16 +73,17 @@ def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
         bay.poison(1)
         for call in range(CALLS):
             sent = time.perf_counter()
-            answer = participant.ask("call", judge.contract["call_limit_s"], do="timed_call", slot=0)
+            limit = judge.contract["call_limit_s"]
+            answer = participant.ask("call", limit, "event_us wall_us", do="timed_call", slot=0)
             wall = (time.perf_counter() - sent) * 1e6
             judge.session.visits.append(
                 Visit(plan.name, case, 0, call, 0, 0, "official", 1, [answer["event_us"]], wall, answer["wall_us"], 0.0)
             )
-        usage = participant.ask("call", 60, do="usage")
+        usage = participant.ask("call", 60, "peak_bytes", do="usage")
         judge.session.usage.append(Usage(plan.name, case, 0, int(usage["peak_bytes"])))
         judge.phase("timing", began, case=case, generation=0)
     except Lost as lost:
-        judge.lose(participant, case, lost, 0)
+        judge.crew.lose(participant, case, lost, 0)
         return None
     finally:
         participant.end()

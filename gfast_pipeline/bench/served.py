@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ class Runner:
         self.kept: list[torch.Tensor] = []
         self.flush: torch.Tensor | None = None
         self.core = QuietCore()
+        self.settled_us: float | None = None
 
     def do_load(self, name: str, source: str | None, reference: str, target: dict[str, Any]) -> dict[str, Any]:
         """Import reference and candidate; `source` None: the participant is the reference itself."""
@@ -101,7 +103,7 @@ class Runner:
         """
         with torch.inference_mode():
             y = self.forward(*self.inputs)
-            wrong = self._facts(y)
+            wrong = self._facts(y, self.kept)
             if wrong:
                 return {"ok": False, "gate": "output", "error": wrong}
             self._slot(slot).copy_(y)
@@ -149,6 +151,11 @@ class Runner:
         self._synchronize()
         return {"ok": True}
 
+    def do_settle(self) -> dict[str, Any]:
+        """Find a quiet core for the visit that follows, before the judge's clock starts."""
+        self.settled_us = self.core.settle()
+        return {"ok": True}
+
     def do_visit(
         self, mode: str, calls: int, spin_cycles: int = 0, null: bool = False, untimed: int = 2
     ) -> dict[str, Any]:
@@ -157,16 +164,19 @@ class Runner:
         if null:
             ready = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
             forward = lambda *_: ready  # noqa: E731
-        with torch.inference_mode(), self.core.hold() as host_us:
+        settled_us, self.settled_us = self.settled_us, None
+        with torch.inference_mode(), self.core.hold(settled_us) as held:
             measured = (self._visit_cuda if self.device.type == "cuda" else self._visit_cpu)(
                 forward, mode, calls, spin_cycles, untimed
             )
+        with torch.inference_mode():
             kept = measured.pop("kept")
-            self.channel.send({"ok": True, "host_us": round(host_us, 1), **measured})
+            self.channel.send({"ok": True, "host_us": round(held.us, 1), **measured})
             if null:
                 return {"ok": True}
             for index, y in enumerate(kept):
-                wrong = self._facts(y)
+                # that it owns its storage shows in the slots: what a later call overwrote is wrong there
+                wrong = output_facts(y, self.shape, self.dtype, self.device)
                 if wrong:
                     return {"ok": False, "gate": "output", "error": f"timed call {index}: {wrong}"}
                 self._slot(index).copy_(y)
@@ -259,8 +269,8 @@ class Runner:
         size = torch.Size(self.shape).numel() * self.dtype.itemsize
         return self.opened["slots"].view(self.dtype, self.shape, index * size)
 
-    def _facts(self, y: object) -> str:
-        return output_facts(y, self.shape, self.dtype, self.device, self.inputs, self.model.state_dict())
+    def _facts(self, y: object, kept: Sequence[torch.Tensor] = ()) -> str:
+        return output_facts(y, self.shape, self.dtype, self.device, self.inputs, self.model.state_dict(), kept)
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":

@@ -16,12 +16,13 @@ import torch
 
 from gfast_pipeline.bench import gate
 from gfast_pipeline.bench.bay import Bay
-from gfast_pipeline.bench.messages import Clock, Usage, Verdict, Visit
+from gfast_pipeline.bench.messages import Clock, Usage, Verdict, Visit, measured_modes
 from gfast_pipeline.bench.participant import Lost, Participant
 
 SPIN_LIMIT_US = 200_000.0
+DISTURBED = 1.3  # times the best speed of the host: a neighbour was at work during the visit
+RETAKES = 2
 LONG_US = 20_000.0  # a call this long warms up for itself: one untimed call is enough
-CONTEXT_MODES = ("official",)  # of reference and control: they decide nothing, and cost the most
 SPIN_SLACK_US = 500.0  # for the jitter of short enqueues
 NULL_VISITS = 3
 
@@ -36,9 +37,11 @@ class Pace:
         self.spin_us = 0.0
 
 
-def measured_modes(role: str, modes: list[str]) -> list[str]:
-    """In which of a session's modes a participant of this role is measured."""
-    return [mode for mode in modes if role not in ("reference", "control") or mode in CONTEXT_MODES]
+class Host:
+    """The best speed that any runner has seen of the host in this session: µs of the fixed loop."""
+
+    def __init__(self) -> None:
+        self.best_us = float("inf")
 
 
 class Cell:
@@ -52,18 +55,20 @@ class Cell:
         cycles_per_us: float,
         paces: dict[tuple[str, int], Pace],
         nulls: dict[tuple[int, str], float],
+        host: Host,
         share_limit: float,
         record: Callable[[Any], None],
         lost: Callable[[Participant, Lost], None],
     ) -> None:
         self.bay, self.contract, self.generation = bay, contract, generation
-        self.cycles_per_us, self.paces, self.nulls = cycles_per_us, paces, nulls
+        self.cycles_per_us, self.paces, self.nulls, self.host = cycles_per_us, paces, nulls, host
         self.share_limit, self.record, self.lost = share_limit, record, lost
         self.case = bay.row["id"]
         self.limit = contract["call_limit_s"]
         gates = contract["gate"]["official"]
         self.atol, self.rtol = gates["atol"], gates["rtol"]
         self.out: set[str] = set()
+        self.retakes = 0
         self.worst: dict[str, float] = {}  # share used by a timed output
 
     def run(
@@ -133,7 +138,8 @@ class Cell:
         calls = self.bay.most_calls
         found = []
         for index in range(NULL_VISITS + 1):
-            spin = 2e3 if mode == "queued" else 0.0
+            spin = 2e3 if mode == "queued" and self.bay.device.type == "cuda" else 0.0
+            participant.ask("call", self.limit, do="settle")
             began = time.perf_counter()
             participant.say(
                 "call", do="visit", mode=mode, calls=calls, spin_cycles=int(spin * self.cycles_per_us), null=True
@@ -151,10 +157,11 @@ class Cell:
         """One exchange with a runner: (its answer, judge's wall µs, spin µs). Outputs lie in the slots afterwards."""
         spin = min(spin_us, SPIN_LIMIT_US) if mode == "queued" and self.bay.device.type == "cuda" else 0.0
         self.bay.poison(calls)
+        participant.ask("call", self.limit, do="settle")
         began = time.perf_counter()
         cycles = int(spin * self.cycles_per_us)
         participant.say("call", do="visit", mode=mode, calls=calls, spin_cycles=cycles, untimed=untimed)
-        answer = participant.listen("call", self.limit)
+        answer = participant.listen("call", self.limit, "events wall_us enqueue_us host_us pending")
         wall = (time.perf_counter() - began) * 1e6
         participant.listen("call", self.limit)
         return answer, wall, spin
@@ -162,7 +169,7 @@ class Cell:
     def _visit(self, participant: Participant, block: int, turn: int, position: int, mode: str) -> None:
         pace = self.paces[(participant.name, self.case)]
         calls = pace.calls[mode]
-        answer, wall, spin = self.turn(participant, mode, calls, pace.spin_us, pace.untimed)
+        answer, wall, spin = self._undisturbed(participant, mode, pace)
         events = answer["events"]
         sound = len(events) == calls and all(isinstance(e, (int, float)) and 0 < e < 1e12 for e in events)
         if not sound:
@@ -190,10 +197,25 @@ class Cell:
         )
         self._check(participant, block, calls, pace.untimed, mode)
 
+    def _undisturbed(self, participant: Participant, mode: str, pace: Pace) -> tuple[dict[str, Any], float, float]:
+        """A turn during which the host ran at full speed, or the last of a few tries; the host's speed alone decides,
+        never the participant's figure. Each retake has new inputs."""
+        for retake in range(RETAKES + 1):
+            if retake:
+                self.retakes += 1
+                self.bay.refill()
+            taken = self.turn(participant, mode, pace.calls[mode], pace.spin_us, pace.untimed)
+            host_us = float(taken[0].get("host_us", 0.0))
+            self.host.best_us = min(self.host.best_us, host_us)
+            if host_us <= DISTURBED * self.host.best_us:
+                break
+        return taken
+
     def _check(self, participant: Participant, block: int, calls: int, untimed: int, mode: str) -> None:
         """After the clock: every kept output complete and finite, two of them right, pool and guards as written."""
         bay = self.bay
         if not bay.pool_untouched(calls + untimed):
+            bay.mend()  # the next one is not to be blamed
             raise Lost("pool_untouched", f"inputs or guards were changed during block {block} ({mode})")
         slots = bay.slots.view(bay.dtype, (calls, *bay.shape))
         if not bool(torch.isfinite(slots.amax()) & torch.isfinite(slots.amin())):
@@ -214,92 +236,8 @@ class Cell:
         )
 
     def _usage(self, participant: Participant) -> None:
-        answer = participant.ask("call", 60, do="usage")
+        answer = participant.ask("call", 60, "peak_bytes", do="usage")
         self.record(Usage(participant.name, self.case, self.generation, int(answer["peak_bytes"])))
-
-
-def clock_verdicts(visits: list[Visit], nulls: dict[tuple[int, str], float], ratio_gate: float) -> list[Verdict]:
-    """The clock gate on the median of visits of each (participant, case, mode): events against the judge's wall.
-
-    judge_wall − handshake − calls·null ≤ ratio_gate·(calls ÷ N)·Σ events + 0.25·calls·null and Σ events ≤
-    1.05·judge_wall, with N timed of `calls` calls. In the queued mode the spin is taken off the wall, with a tenth of
-    it as slack (its length follows the SM clock), and the untimed calls, which run before it, may last ratio_gate
-    times the participant's own official figure: device time says nothing of a call that waits for its host. Visits
-    shorter than 20 handshakes cannot tell and are `skipped`.
-    """
-    groups: dict[tuple[str, int, str], list[Visit]] = {}
-    for visit in visits:
-        if visit.event_us is not None:
-            groups.setdefault((visit.participant, visit.case, visit.mode), []).append(visit)
-    official = {
-        (name, case): statistics.median(statistics.median(v.event_us or []) for v in found)
-        for (name, case, mode), found in groups.items()
-        if mode == "official"
-    }
-    verdicts = []
-    for (name, case, mode), found in sorted(groups.items()):
-        null = nulls.get((case, mode))
-        excess, inverse = [], []
-        for visit in found:
-            calls, events = visit.calls + visit.untimed, sum(visit.event_us or [])
-            if null is None or visit.judge_wall_us < 20 * visit.handshake_us:
-                continue
-            host = visit.judge_wall_us - visit.handshake_us - visit.spin_us - calls * null
-            accounted = events * calls / visit.calls
-            if mode == "queued" and visit.spin_us:
-                accounted = events + visit.untimed * official.get((name, case), events / visit.calls)
-            allowed = ratio_gate * accounted + 0.25 * calls * null + visit.spin_us / 10
-            excess.append(host / allowed)
-            inverse.append(events / (1.05 * visit.judge_wall_us))
-        if not excess:
-            why = "no null call was measured" if null is None else "visits last under 20 handshakes"
-            verdicts.append(Verdict("clock", "skipped", name, case, variant=mode, reason=why))
-            continue
-        worst, above = statistics.median(excess), statistics.median(inverse)
-        reason = ""
-        if worst > 1:
-            reason = f"the judge's wall holds {worst:.2f} times what the candidate's events can account for"
-        elif above > 1:
-            reason = f"the candidate's events exceed the judge's wall {above:.2f} times"
-        status = "failed" if reason else "passed"
-        verdicts.append(
-            Verdict("clock", status, name, case, variant=mode, share=max(worst, above), limit=1.0, reason=reason)
-        )
-    return verdicts
-
-
-def physics_verdicts(
-    visits: list[Visit], work: dict[int, dict[str, float]], limits: dict[str, Any] | None
-) -> list[Verdict]:
-    """No result below the hard floor: arithmetic at the fastest datasheet rate, and memory when cold or beyond L2."""
-    if not limits or not limits.get("compute_tflops"):
-        return []
-    verdicts = []
-    groups: dict[tuple[str, int, str], list[float]] = {}
-    for visit in visits:
-        if visit.event_us:
-            groups.setdefault((visit.participant, visit.case, visit.mode), []).append(statistics.median(visit.event_us))
-    for (name, case, mode), medians in sorted(groups.items()):
-        arithmetic = work[case]["flop"] / (max(limits["compute_tflops"].values()) * 1e6)
-        memory = work[case]["bytes"] / (limits["memory_tb_s"] * 1e6)
-        through = mode == "cold" or work[case]["bytes"] > limits["l2_mb"] * 1e6
-        floor = max(arithmetic, memory if through else 0.0)
-        median = statistics.median(medians)
-        good = median >= floor
-        reason = "" if good else f"{median:.2f} µs is below the hard floor of {floor:.2f} µs"
-        verdicts.append(
-            Verdict(
-                "physics",
-                "passed" if good else "failed",
-                name,
-                case,
-                variant=mode,
-                share=floor / median,
-                limit=1.0,
-                reason=reason,
-            )
-        )
-    return verdicts
 
 
 def spin_rate(device: torch.device) -> float:

@@ -335,7 +335,7 @@ def _holes(session: Session) -> Iterator[str]:
     for visit in session.visits:
         cell = present.setdefault((visit.participant, visit.generation, visit.case), set())
         cell.add((visit.mode, visit.block, visit.turn))
-    wanted = [(m, b, t) for m in session.modes for b in range(session.blocks) for t in range(_turns(session))]
+    places = [(block, turn) for block in range(session.blocks) for turn in range(_turns(session))]
     fallen = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
     # a skipped clock or physics gate could not tell; every other skip means that the participant declined
     declined = {
@@ -350,6 +350,8 @@ def _holes(session: Session) -> Iterator[str]:
             excused = name in fallen or (name, case) in declined or (name, None) in declined
             if excused or (record["role"] == "peer" and not found):
                 continue
+            modes = messages.measured_modes(record["role"], session.modes)
+            wanted = [(mode, *place) for mode in modes for place in places]
             lost = [place for place in wanted if place not in found]
             if lost:
                 mode, block, turn = lost[0]

@@ -74,6 +74,9 @@ class Outcome:
     left: list[str]
 
 
+FIELDS = ("code", "out", "err", "seconds", "left")  # those that JSON holds
+
+
 class Bench:
     """One `python -m gfast_pipeline.bench` process on `job`, in `folder`."""
 
@@ -139,19 +142,30 @@ def living(mark: str) -> list[str]:
     return found
 
 
-def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Outcome]) -> Outcome:
-    """`make(folder)`, run by whichever test worker comes first; the others read what it left."""
+def once(factory: pytest.TempPathFactory, sessions: dict[str, Callable[[Path], Outcome]], name: str) -> Outcome:
+    """The outcome of `sessions[name]`, made by whichever test worker comes first and read by the others.
+
+    A worker that would have to wait for another makes one of the other sessions meanwhile.
+    """
     base = factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"once-{name}"
-    shared.mkdir(exist_ok=True)
-    with open(shared / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = shared / "outcome.json"
-        if kept.exists():
-            values = json.loads(kept.read_text())
-            session = unseal((shared / "session.json").read_bytes())
-            return Outcome(session=session, **values)
-        made = make(shared)
-        values = {field: getattr(made, field) for field in ("code", "out", "err", "seconds", "left")}
-        kept.write_text(json.dumps(values))
-        return made
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    for other in (name, *sessions):
+        _make(shared / other, sessions[other], wait=False)
+        if (shared / name / "outcome.json").exists():
+            break
+    _make(shared / name, sessions[name], wait=True)
+    values = json.loads((shared / name / "outcome.json").read_text())
+    return Outcome(session=unseal((shared / name / "session.json").read_bytes()), **values)
+
+
+def _make(folder: Path, make: Callable[[Path], Outcome], wait: bool) -> None:
+    folder.mkdir(exist_ok=True)
+    kept = folder / "outcome.json"
+    with open(folder / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return
+        if not kept.exists():
+            made = make(folder)
+            kept.write_text(json.dumps({field: getattr(made, field) for field in FIELDS}))
