@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from gfast_pipeline import laboratory
 from gfast_pipeline.bench.messages import Job, Session
@@ -73,6 +73,8 @@ def judge(
         loaded = load(contract) if dry else laboratory.approved(contract)
         session, identity = laboratory.judge(loaded, candidate, _here(as_json, unsafe), dry)
         _show(session, identity, as_json)
+    if not as_json:
+        Console().print(laboratory.judgement(session), highlight=False)
     if any(verdict.status == "failed" for verdict in session.verdicts):
         raise typer.Exit(3)
 
@@ -215,14 +217,14 @@ def ingest(
         session, remarks = bundle.ingest(result)
         for remark in remarks:
             typer.echo(remark, err=True)
-        identity = evidence.keep(sessions.append_session(session).id).id
+        identity = laboratory.take_in(session)
         loaded = laboratory.approved(f"{session.workload}/{session.contract_name}")
         whole = sessions.load_whole(identity)
         if whole.status == "complete" and session.kind in ("decide", "screen"):
-            _show_race(laboratory.settle(loaded, session.rest_of or identity), as_json)
+            _show_race(laboratory.settle(loaded, session.rest_of or identity, keep=True), as_json)
         elif whole.status == "complete" and session.kind == "confirm" and decision is not None:
             raced = laboratory.load_race(decision)
-            _show_race(laboratory.settle_confirmation(loaded, raced, session.rest_of or identity), as_json)
+            _show_race(laboratory.settle_confirmation(loaded, raced, session.rest_of or identity, keep=True), as_json)
         else:
             _show(whole, identity, as_json)
 
@@ -289,11 +291,19 @@ def _list(as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(heads, ensure_ascii=False))
         return
-    table = Table("session", "when", "kind", "contract", "on", "who", "status")
+    table = Table(Column("session", no_wrap=True), "when", "kind", "contract", "on", "who", "status")
     for head in heads:
         who = ", ".join(record["name"] for record in head["participants"] if record["role"] in ("challenger", "peer"))
         name = (head["scope"].get("accelerator") or {}).get("name", "–")
-        table.add_row(head["id"], head["utc"][:16], head["kind"], head["contract_name"], name, who, head["status"])
+        table.add_row(
+            head["id"],
+            f"{head['utc'][:8]} {head['utc'][9:13]}",
+            head["kind"],
+            head["contract_name"],
+            name,
+            who,
+            head["status"],
+        )
     Console().print(table)
 
 

@@ -17,6 +17,7 @@ from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded, load
 from gfast_pipeline.contract.workload import Source
 from gfast_pipeline.evaluation.decision import Decision, confirm, decide
+from gfast_pipeline.evaluation.validity import describe
 from gfast_pipeline.execution import jobs, local
 from gfast_pipeline.generation import policy
 from gfast_pipeline.ledger import evidence, sessions
@@ -49,9 +50,10 @@ def static_verdicts(loaded: Loaded, source: Source, peer: bool = False) -> list[
     """The static policy's verdict on a source: one passed, or one failed a finding."""
     prohibited = loaded.plain["prohibited"]
     findings = policy.check(source.source, prohibited, source.path.name, peer)
-    if not findings:
+    reasons = [str(finding) for finding in findings] or ([source.trouble] if source.trouble else [])
+    if not reasons:
         return [Verdict("policy", "passed", source.name)]
-    return [Verdict("policy", "failed", source.name, reason=str(finding)) for finding in findings]
+    return [Verdict("policy", "failed", source.name, reason=reason) for reason in reasons]
 
 
 def judge(loaded: Loaded, name: str, run: Run, dry: bool = False) -> tuple[Session, str | None]:
@@ -142,13 +144,13 @@ def contestants(loaded: Loaded, name: str, against: str | None, scope: dict[str,
     return challenger, loaded.workload.candidate(against) if against else incumbent(loaded, scope)
 
 
-def settle(loaded: Loaded, session_id: str) -> Race:
+def settle(loaded: Loaded, session_id: str, keep: bool = False) -> Race:
     """Decide on a stored deciding session, with an earlier uncertain one of the same plans, and store the decision."""
     session = sessions.load_whole(session_id)
     earlier = [] if session.kind != "decide" else _uncertain(session)
     pooled = [sessions.load_whole(identity) for identity in earlier]
     decision = decide([*pooled, session], loaded.plain)
-    return _store(decision, [*earlier, session_id])
+    return _store(loaded, decision, [*earlier, session_id], keep)
 
 
 def confirmation(loaded: Loaded, raced: Race, run: Run) -> Race:
@@ -169,11 +171,11 @@ def confirm_job(loaded: Loaded, raced: Race) -> Job:
     return jobs.race(loaded, "confirm", challenger, other, control, verdicts, peers=best)
 
 
-def settle_confirmation(loaded: Loaded, raced: Race, session_id: str) -> Race:
+def settle_confirmation(loaded: Loaded, raced: Race, session_id: str, keep: bool = False) -> Race:
     """Decide on decision and confirmation together, and store it."""
     decided = [sessions.load_whole(identity) for identity in raced.session_ids]
     decision = confirm(decided, sessions.load_whole(session_id), loaded.plain)
-    return _store(decision, [*raced.session_ids, session_id])
+    return _store(loaded, decision, [*raced.session_ids, session_id], keep)
 
 
 def load_race(identity: str) -> Race:
@@ -269,9 +271,39 @@ def _uncertain(session: Session) -> list[str]:
     return []
 
 
-def _store(decision: Decision, session_ids: list[str]) -> Race:
-    entry = sessions.append_decision({**decision.plain(), "session_ids": session_ids})
-    return Race(decision, entry.id, session_ids)
+def _store(loaded: Loaded, decision: Decision, session_ids: list[str], keep: bool) -> Race:
+    """Append a decision; `for_title` only where it beat the holder: beating a lesser plan takes nothing."""
+    held = sessions.incumbent(None, loaded.hash, decision.scope) if decision.scope else None
+    holder = held.name if held is not None else loaded.workload.candidate("v000").name
+    plain = {**decision.plain(), "session_ids": session_ids, "for_title": decision.incumbent == holder}
+    entry = sessions.append_decision(plain)
+    return Race(decision, evidence.keep(entry.id).id if keep else entry.id, session_ids)
+
+
+def take_in(session: Session) -> str:
+    """Append a session that was measured elsewhere, and keep it. Raises LaboratoryError when the log has it already."""
+    for head in sessions.list_sessions(contract_hash=session.contract_hash, kind=session.kind):
+        there = sessions.load_session(head.id)
+        if (there.job_hash, there.started, there.seed) == (session.job_hash, session.started, session.seed):
+            raise LaboratoryError(f"this result is in the log already, as session {head.id}; gfast show {head.id}")
+    return evidence.keep(sessions.append_session(session).id).id
+
+
+def judgement(session: Session) -> str:
+    """The outcome of a correctness session in one sentence."""
+    name = next(record["name"] for record in session.participants if record["role"] == "challenger")
+    own = [verdict for verdict in session.verdicts if verdict.participant == name]
+    failed = next((verdict for verdict in own if verdict.status == "failed"), None)
+    if failed is not None:
+        return f"{name} is refused: {describe(failed)}"
+    skipped = next((verdict for verdict in own if verdict.status == "skipped" and verdict.gate == "build"), None)
+    proved = sorted({verdict.case for verdict in own if verdict.gate == "official" and verdict.case is not None})
+    if not proved:
+        why = skipped.reason if skipped is not None else session.reason or "nothing was run"
+        return f"{name} was not judged: {why}"
+    shares = [v.share / v.limit for v in own if v.share is not None and v.limit and v.gate != "determinism"]
+    where = f"case{'s' if len(proved) > 1 else ''} {', '.join(map(str, proved))}"
+    return f"{name} is right on {where}: at most {max(shares, default=0.0):.1%} of any allowance used."
 
 
 def _refused(

@@ -119,7 +119,7 @@ def _exponentials(device: torch.device) -> float:
 
     def run(count: int) -> float:
         grid = (triton.cdiv(x.numel(), 1024),)
-        return seconds(device, lambda: exponential_chain[grid](x, x.numel(), count, BLOCK=1024), 4)  # pyright: ignore[reportArgumentType]
+        return seconds(device, lambda: exponential_chain[grid](x, x.numel(), COUNT=count, BLOCK=1024), 4)  # pyright: ignore[reportArgumentType]
 
     return 32 * x.numel() / (run(36) - run(4)) / 1e12
 

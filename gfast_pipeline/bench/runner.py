@@ -37,7 +37,7 @@ def main() -> None:
             return  # the judge is gone
         if message["do"] == "exit":
             channel.send({"ok": True})
-            return
+            os._exit(0)  # there is nothing to tidy up, and taking torch apart costs a third of a second
         started = time.perf_counter()
         do = message.pop("do")
         try:

@@ -87,7 +87,7 @@ def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
         return None
     finally:
         participant.end()
-    return bay.slot(0).cpu()
+    return bay.slot(0).to("cpu", copy=True)  # on a CPU the next participant writes into the same slot
 
 
 def _compare(judge: Judge, case: int, outputs: dict[str, torch.Tensor]) -> None:

@@ -7,11 +7,11 @@ import triton.language as tl
 
 
 @triton.jit
-def exponential_chain(x_pointer, size, count, BLOCK: tl.constexpr):
-    """x ← exp2(−x), `count` times in registers: one special-function operation and one sign flip each."""
+def exponential_chain(x_pointer, size, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """x ← exp2(−x), `COUNT` times in registers: one special-function operation and one sign flip each."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_pointer + index, index < size)
-    for _ in range(count):
+    for _ in range(COUNT):
         x = tl.exp2(-x)
     tl.store(x_pointer + index, x, index < size)
 

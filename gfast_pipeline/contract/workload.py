@@ -22,8 +22,8 @@ LITERALS = {"SHAPE": tuple, "DIVISORS": dict, "WEIGHT_DRAWS": tuple, "STRUCTURED
 
 @dataclass(frozen=True)
 class Source:
-    """One candidate or peer file: `name` without .py, text, sha256 (hex) of its bytes, the docstring's first line, and
-    the schedule it starts from."""
+    """One candidate or peer file: `name` without .py, text, sha256 (hex) of its bytes, the docstring's first line, the
+    schedule it starts from, and what keeps it from being read as Python (empty where nothing does)."""
 
     name: str
     path: Path
@@ -31,6 +31,7 @@ class Source:
     sha256: str
     hypothesis: str
     default_schedule: dict[str, Any]
+    trouble: str = ""
 
     def plan(self, role: str, cases: list[int], prove: bool = False) -> Plan:
         """This file as a participant with its default schedule on every case."""
@@ -156,14 +157,21 @@ def find_contract(name: str, root: Path | None = None) -> Path:
 
 
 def read_source(path: Path) -> Source:
-    """One candidate or peer file, not executed. Raises WorkloadError for what is no Python or has odd SCHEDULES."""
-    source = _read(path)
-    literals = module_literals(source, ("SCHEDULES",), path)
-    doc = ast.get_docstring(ast.parse(source)) or ""
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    return Source(
-        path.stem, path, source, digest, doc.split("\n")[0], _first_values(literals.get("SCHEDULES", {}), path)
-    )
+    """One candidate or peer file, not executed. A broken one is read too, with its `trouble`: it must not hide the
+    others, and refusing it is a verdict. Raises WorkloadError where there is no file to read."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}. Check the path and its permissions.") from None
+    text, doc, schedule, trouble = content.decode(errors="replace"), "", {}, ""
+    try:
+        _text(content, path)
+        literals = module_literals(text, ("SCHEDULES",), path)
+        doc = ast.get_docstring(ast.parse(text)) or ""
+        schedule = _first_values(literals.get("SCHEDULES", {}), path)
+    except WorkloadError as error:
+        trouble = str(error)
+    return Source(path.stem, path, text, hashlib.sha256(content).hexdigest(), doc.split("\n")[0], schedule, trouble)
 
 
 def module_literals(source: str, names: tuple[str, ...], path: Path) -> dict[str, Any]:
@@ -201,8 +209,13 @@ def _first_values(schedules: Any, path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode()
+        return _text(path.read_bytes(), path)
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _text(content: bytes, path: Path) -> str:
+    try:
+        return content.decode()
     except UnicodeDecodeError as error:
         raise WorkloadError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None

@@ -226,6 +226,7 @@ def incumbent(folders: Sequence[Path] | None, contract_hash: str, scope: Mapping
         if (
             decision["outcome"] == "promote"
             and decision["confirmed"] is True
+            and decision.get("for_title", True) is True
             and decision["contract_hash"] == contract_hash
             and same_scope(decision["scope"], scope)
         ):

@@ -117,17 +117,35 @@ def _header(header: Plain) -> RenderableType:
         status.append(f": {header['reason']}", style="default")
     cells = f"{header['generations']} generations × {header['blocks']} blocks, {', '.join(header['modes'])}"
     missing = f", {len(header['cells_missing'])} cells missing" if header["cells_missing"] else ""
-    rows: list[tuple[str, str | Text]] = [
+    rows: list[tuple[str, Text]] = [
         ("session", Text(f"{header['id'] or '(not stored)'}  {header['kind']}  {header['started']}")),
         ("contract", Text(f"{header['workload']}/{header['contract']}  {header['contract_hash'][:12]}")),
-        ("scope", Text("  ".join(f"{name}: {value}" for name, value in _flat("", header["scope"])) or "unknown")),
-        ("isolation", Text(header["isolation"] or "unknown")),
-        ("measured", Text(f"cases {', '.join(map(str, header['cases']))}; {cells}{missing}")),
+        ("scope", Text(_scope(header["scope"]))),
+        ("isolation", Text(header["isolation"])),
+        (
+            "measured",
+            Text(f"cases {', '.join(map(str, header['cases']))}; {cells}{missing}" if header["cases"] else ""),
+        ),
         ("status", status),
     ]
     for name, value in rows:
-        grid.add_row(name, value)
+        if value.plain:
+            grid.add_row(name, value)
     return grid
+
+
+def _scope(scope: Plain) -> str:
+    """A scope in words: what was measured on, and with which software."""
+    card, software = scope.get("accelerator", {}), scope.get("software", {})
+    if not card:
+        return "unknown"
+    facts = [card.get("model") or card["name"]]
+    facts += [f"{card['sms']} SMs"] if card.get("sms") else []
+    facts += [f"{card['memory_mb'] / 1024:.0f} GiB"] if card.get("memory_mb") else []
+    facts += [f"{card['power_limit_w']:.0f} W"] if card.get("power_limit_w") else []
+    facts += ["MIG"] if card.get("mig") else []
+    facts += [f"{name} {version}" for name, version in software.items() if version]
+    return ", ".join([*facts, f"protocol {scope.get('protocol')}"])
 
 
 def _decision(decision: Plain) -> RenderableType:
@@ -184,11 +202,17 @@ def _verdicts(title: str, verdicts: list[Plain]) -> RenderableType:
 
 
 def _shares(shares: list[Plain]) -> RenderableType:
-    columns = ["case", "participant", "gate", "input", "!share", "!u (reference)", "!limit", "!used"]
-    table = _table("Largest share of the error allowance", columns)
+    """Each participant where it came nearest to its limit; every case is in the JSON."""
+    nearest: dict[str, Plain] = {}
     for row in shares:
+        if row["participant"] not in nearest or row["used"] > nearest[row["participant"]]["used"]:
+            nearest[row["participant"]] = row
+    table = _table(
+        "Nearest to the error allowance", ["participant", "case", "gate", "input", "!share", "!u", "!limit", "!used"]
+    )
+    for row in nearest.values():
         table.add_row(
-            str(row["case"]), escape(row["participant"]), row["gate"], row["input"],
+            escape(row["participant"]), str(row["case"]), row["gate"], row["input"],
             *(_share(row[name]) for name in ("share", "u", "limit")),
             Text(f"{row['used']:.0%}", style=_STATUS["failed"] if row["used"] > 1 else ""),
         )  # fmt: skip
@@ -215,7 +239,7 @@ def _timings(timings: list[Plain]) -> RenderableType:
 def _timing(row: Plain | None) -> str:
     """µs and ratio in one cell. A row without a figure had only host-bound visits, or none."""
     if row is None:
-        return "no valid visit"
+        return "–"
     bound = f"  [{row['host_bound']} host bound]" if row["host_bound"] else ""
     return escape(f"{us(row['median_us'])}  {ratio(row['interval'])}{bound}".rstrip())
 

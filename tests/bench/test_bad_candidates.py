@@ -32,7 +32,10 @@ calls = 0
 
 
 def source(forward: str = "return y", build: str = "", top: str = "") -> str:
-    """A candidate: `build` runs before its forward is made; `forward` finds the right answer in y, its number in calls."""
+    """A candidate: `build` runs before its forward is made; `forward` finds the right answer in y, its number in calls.
+
+    `free` is memory that nobody has written, taken before y: after it, it might hold y's own remains.
+    """
     body = f"""
 def build(reference, case, schedule):
 {textwrap.indent(build, "    ")}
@@ -42,6 +45,7 @@ def build(reference, case, schedule):
     def forward(x, valid_token_mask):
         global calls
         calls += 1
+        free = torch.empty_like(x)
         y = reference(x, valid_token_mask)
 {textwrap.indent(forward, "        ")}
 
@@ -123,9 +127,7 @@ GROUPS: dict[str, dict[str, Bad]] = {
         "zeros": Bad(source("return torch.zeros_like(y)"), "official", "of the allowance used where 1 is allowed"),
         "view_of_input": Bad(source("return x"), "output", "shares memory with an input"),
         "static_buffer": Bad(source("return buffers[0].copy_(y)"), "output", "shares memory with .* an earlier output"),
-        "unfinished": Bad(
-            source("z = torch.empty_like(y); z[:, :-2] = y[:, :-2]; return z"), "official", r"\[\d, 1[45], \d+\]"
-        ),
+        "unfinished": Bad(source("free[:, :-2] = y[:, :-2]; return free"), "official", r"\[\d, 1[45], \d+\]"),
         "ignores_the_mask": Bad(source("return reference(x, None)"), "anchored", "of the allowance used"),
         "over_budget": Bad(
             source("return y + 0.95 * torch.maximum(0.02 * y.abs(), torch.tensor(0.002))"), "budget", r"0\.9 is allowed"
@@ -164,7 +166,7 @@ LATER: dict[str, Bad] = {
         source("return y if calls < 60 else y * 1.5"), "timed_output", r"of calls \[\d+, \d+\] of block"
     ),
     "unfinished_later": Bad(
-        source("z = torch.empty_like(y)\nif calls < 60:\n    z.copy_(y)\nelse:\n    z.fill_(float('nan'))\nreturn z"),
+        source("return y if calls < 60 else y.index_fill_(1, torch.tensor([15]), float('nan'))"),
         "timed_output",
         "unfinished, not finite or not its own",
     ),

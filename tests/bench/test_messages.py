@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -48,8 +48,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return {str: words, int: st.integers(), float: figures, bool: st.booleans()}[hint]
     if hint is type(None):
         return st.none()
-    inside = getattr(hint, "__args__", ())
-    origin = getattr(hint, "__origin__", None)
+    inside, origin = get_args(hint), get_origin(hint)
     if origin is list:
         return st.lists(values_of(inside[0]), max_size=2)
     if origin is dict:
@@ -60,7 +59,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def records(kind: Any) -> st.SearchStrategy[Any]:
-    hints = get_type_hints(kind, vars(messages))
+    hints = get_type_hints(kind, dict(vars(messages)))
     return st.fixed_dictionaries({name: values_of(hint) for name, hint in hints.items() if name != "protocol"}).map(
         lambda values: kind(**values)
     )
