@@ -243,8 +243,9 @@ def measuring_job(
     if kind == "parity":
         return jobs.parity(loaded, found, cases or scored)
     if kind == "probe":
-        pair = [*found, *shop.candidates()[-2:]][:2]
-        return jobs.probe(loaded, pair[0], pair[1], control, cases or scored)
+        # captured candidates show best what processes differ in, and need a device
+        subject, *others = found or [shop.candidate("v001")]
+        return jobs.probe(loaded, subject, others[0] if others else None, control, cases or scored)
     raise LaboratoryError(f"no measurement {kind!r}; there are ceilings, noise, parity, peers, probe, serial")
 
 

@@ -38,7 +38,7 @@ class QuietCore:
     def settle(self) -> float:
         """Find a quiet core and stay there until a `hold` ends; gives what the fixed loop took on it, µs."""
         if self.best_us == float("inf"):
-            self._survey(self._allowed)
+            self.survey()
         return self._settle(self._allowed)
 
     @contextlib.contextmanager
@@ -56,12 +56,13 @@ class QuietCore:
             os.sched_setaffinity(0, self._allowed)
             gc.enable()
 
-    def _survey(self, allowed: list[int]) -> None:
-        """The best speed of any core, so that the first visit does not settle for a slow one."""
+    def survey(self) -> None:
+        """Find the best speed of any core, so that the first visit does not settle for a slow one."""
         for _ in range(2):
-            for core in allowed:
+            for core in self._allowed:
                 os.sched_setaffinity(0, {core})
                 self.best_us = min(self.best_us, _loop(), _loop())
+        os.sched_setaffinity(0, self._allowed)
 
     def _settle(self, allowed: list[int]) -> float:
         found: list[tuple[float, int]] = []

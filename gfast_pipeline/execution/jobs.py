@@ -110,13 +110,14 @@ def ceilings(loaded: Loaded) -> Job:
     return job
 
 
-def probe(loaded: Loaded, subject: Source, other: Source, control: Source, cases: Sequence[int]) -> Job:
-    """`gfast doctor --device`: five contexts alive (reference, v000, subject, its twin, other) on some cases."""
+def probe(loaded: Loaded, subject: Source, other: Source | None, control: Source, cases: Sequence[int]) -> Job:
+    """`gfast doctor --device`: up to five contexts alive (reference, v000, subject, its twin, other) on some cases."""
     chosen = list(cases)
     twin = subject.plan("twin", chosen)
     twin.name = "twin"
     plans = [REFERENCE, control.plan("control", chosen), subject.plan("incumbent", chosen), twin]
-    return _job(loaded, "probe", [*plans, other.plan("challenger", chosen)], chosen, [])
+    plans += [other.plan("challenger", chosen)] if other is not None else []
+    return _job(loaded, "probe", plans, chosen, [])
 
 
 def parity(loaded: Loaded, sources: Sequence[Source], cases: Sequence[int]) -> Job:
