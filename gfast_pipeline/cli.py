@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from gfast_pipeline import laboratory
+from gfast_pipeline import laboratory, measuring
 from gfast_pipeline.bench.messages import Job, Session
 from gfast_pipeline.cli_contract import AsJson, approve, contract_app, reference_app
 from gfast_pipeline.contract.errors import GfastError
@@ -116,7 +116,7 @@ def noise(
     """Is this machine quiet enough to decide 2 %? One candidate against a second process of itself."""
     with refusals():
         loaded = laboratory.approved(contract)
-        session, identity = laboratory.measure(loaded, "noise", _here(as_json, unsafe), [candidate], _numbers(cases))
+        session, identity = measuring.measure(loaded, "noise", _here(as_json, unsafe), [candidate], _numbers(cases))
         _show(session, identity, as_json)
 
 
@@ -132,7 +132,7 @@ def measure(
     """A session that decides nothing: the device at its best, the peers, cases too large for a race, the noise."""
     with refusals():
         loaded = laboratory.approved(contract)
-        session, identity = laboratory.measure(loaded, kind, _here(as_json, unsafe), candidate, _numbers(cases))
+        session, identity = measuring.measure(loaded, kind, _here(as_json, unsafe), candidate, _numbers(cases))
         _show(session, identity, as_json)
 
 
@@ -170,7 +170,7 @@ def doctor(
         elif not as_json:
             Console().print(tables.doctor_view(found))
         if device:
-            measured = laboratory.measure(laboratory.approved(contract), "probe", _here(as_json, unsafe))
+            measured = measuring.measure(laboratory.approved(contract), "probe", _here(as_json, unsafe))
             _show(*measured, as_json)
     if found["problems"]:
         raise typer.Exit(1)
@@ -250,7 +250,7 @@ def _job(
         if len(names) != 1:
             raise GfastError(f"a {kind} session has one challenger: name it with --candidate")
         return laboratory.racing_job(loaded, kind, names[0], screen, against)
-    return laboratory.measuring_job(loaded, kind, names or None, cases)
+    return measuring.measuring_job(loaded, kind, names or None, cases)
 
 
 def _show(session: Session, identity: str | None, as_json: bool) -> None:
@@ -259,6 +259,8 @@ def _show(session: Session, identity: str | None, as_json: bool) -> None:
         return
     with refusals():
         timings = [asdict(row) for row in timing_rows(session)] if session.visits else []
+        if timings:
+            timings = sorted([*timings, *measuring.beside(session)], key=lambda row: row["case"])
     decision = laboratory.decision_on(identity) if identity else None
     shown = plain.session_plain(session, timings=timings, decision=decision, identity=identity)
     if session.kind in ("noise", "probe") and session.visits:
@@ -307,7 +309,7 @@ def _list(as_json: bool) -> None:
     Console().print(table)
 
 
-def _here(quiet: bool, unsafe: bool) -> laboratory.Run:
+def _here(quiet: bool, unsafe: bool) -> measuring.Run:
     """Runs jobs on this machine; progress goes to standard error unless `quiet`."""
     console = Console(stderr=True, highlight=False)
 

@@ -7,7 +7,6 @@ itself: `run` has a job run. Whoever measures asks `approved` for the contract f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,9 @@ from gfast_pipeline.contract.workload import Source
 from gfast_pipeline.evaluation.decision import Decision, confirm, decide
 from gfast_pipeline.evaluation.validity import describe
 from gfast_pipeline.execution import jobs, local
-from gfast_pipeline.generation import policy
+from gfast_pipeline.generation.verdicts import static_verdicts
 from gfast_pipeline.ledger import evidence, sessions
-
-Run = Callable[[Job], Session]
-"""Has a job run somewhere and gives its session; how progress is shown is its business."""
+from gfast_pipeline.measuring import Run, best_peers
 
 
 class LaboratoryError(GfastError):
@@ -44,16 +41,6 @@ def approved(name: str) -> Loaded:
     loaded = load(name)
     approval.check(loaded)
     return loaded
-
-
-def static_verdicts(loaded: Loaded, source: Source, peer: bool = False) -> list[Verdict]:
-    """The static policy's verdict on a source: one passed, or one failed a finding."""
-    prohibited = loaded.plain["prohibited"]
-    findings = policy.check(source.source, prohibited, source.path.name, peer)
-    reasons = [str(finding) for finding in findings] or ([source.trouble] if source.trouble else [])
-    if not reasons:
-        return [Verdict("policy", "passed", source.name)]
-    return [Verdict("policy", "failed", source.name, reason=reason) for reason in reasons]
 
 
 def judge(loaded: Loaded, name: str, run: Run, dry: bool = False) -> tuple[Session, str | None]:
@@ -185,73 +172,6 @@ def load_race(identity: str) -> Race:
     ids = list(plain.pop("session_ids"))
     known = {name: plain[name] for name in Decision.__dataclass_fields__ if name in plain}
     return Race(Decision(**known), entry.id, ids)
-
-
-def best_peers(loaded: Loaded, scope: dict[str, Any]) -> dict[str, list[int]]:
-    """peer → the scored cases where it is the fastest right one, from the newest peers session of the scope."""
-    heads = sessions.list_sessions(contract_hash=loaded.hash, scope=scope, kind="peers")
-    whole = [head for head in heads if head.status == "complete"]
-    if not whole:
-        return {}
-    session = sessions.load_session(whole[-1].id)
-    failed = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
-    peers = {record["name"] for record in session.participants if record["role"] == "peer"} - failed
-    headline = loaded.contract.mode.headline
-    best: dict[str, list[int]] = {}
-    for case in session.cases:
-        medians = {name: found for name in peers if (found := median_us(session, name, case, headline)) is not None}
-        if medians:
-            best.setdefault(min(medians, key=lambda name: medians[name]), []).append(case)
-    return best
-
-
-def median_us(session: Session, name: str, case: int, mode: str) -> float | None:
-    """Median of all timed calls of a participant on a case, µs; None where there are none."""
-    visits = [v for v in session.visits if (v.participant, v.case, v.mode) == (name, case, mode)]
-    calls = sorted(call for visit in visits for call in visit.event_us or [])
-    return calls[len(calls) // 2] if calls else None
-
-
-def measure(
-    loaded: Loaded, kind: str, run: Run, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
-) -> tuple[Session, str]:
-    """A session that decides nothing: ceilings, peers, noise, serial, parity, probe. Returns it with its id."""
-    session = run(measuring_job(loaded, kind, names, cases))
-    return session, sessions.append_session(session).id
-
-
-def measuring_job(
-    loaded: Loaded, kind: str, names: Sequence[str] | None = None, cases: Sequence[int] | None = None
-) -> Job:
-    """The job of such a session. `names` are candidates (peers: peers); each kind has a default."""
-    shop = loaded.workload
-    control = shop.candidate("v000")
-    scored = [case.id for case in loaded.contract.scored]
-    if kind == "ceilings":
-        return jobs.ceilings(loaded)
-    if kind == "peers":
-        chosen = [shop.peer(name) for name in names or loaded.contract.peers]
-        verdicts = [verdict for source in chosen for verdict in static_verdicts(loaded, source, peer=True)]
-        return jobs.peers(loaded, control, verdicts, names)
-    found = [_any_source(loaded, name) for name in names or []]
-    if kind == "noise":
-        return jobs.noise(loaded, found[0] if found else control, cases)
-    if kind == "serial":
-        chosen = found or shop.candidates()
-        verdicts = [verdict for source in chosen for verdict in static_verdicts(loaded, source)]
-        return jobs.serial(loaded, chosen, verdicts)
-    if kind == "parity":
-        return jobs.parity(loaded, found, cases or scored)
-    if kind == "probe":
-        # captured candidates show best what processes differ in, and need a device
-        subject, *others = found or [shop.candidate("v001")]
-        return jobs.probe(loaded, subject, others[0] if others else None, control, cases or scored)
-    raise LaboratoryError(f"no measurement {kind!r}; there are ceilings, noise, parity, peers, probe, serial")
-
-
-def _any_source(loaded: Loaded, name: str) -> Source:
-    peers = loaded.workload.folder / "peers" / f"{name}.py"
-    return loaded.workload.peer(name) if peers.is_file() else loaded.workload.candidate(name)
 
 
 def _uncertain(session: Session) -> list[str]:
