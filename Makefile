@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run test lint acceptance
+.PHONY: run test lint acceptance bench
 
 run: $(STAMP)  ## prove, race and confirm a candidate on this machine's CPU; evidence in a folder of its own
 	GFAST_WAREHOUSE=warehouse/runs/$$(date -u +%Y%m%dT%H%M%SZ) $(BIN)/gfast race v001 --contract cpu_fp32
@@ -19,6 +19,21 @@ lint: $(STAMP)
 
 acceptance: test  ## and the whole pipeline, driven from outside
 	$(BIN)/python -m pytest -m acceptance
+
+# One sealed file a session, each to be run with `python FILE run OUT` where the card is, in this order.
+BUNDLES := warehouse/bundles
+SEAL := $(BIN)/gfast bundle create --contract h200_fp32
+bench: $(STAMP)  ## seal the sessions that make up the evidence of the H200
+	rm -rf $(BUNDLES) && mkdir -p $(BUNDLES)
+	$(SEAL) $(BUNDLES)/1_ceilings.py --kind ceilings
+	$(SEAL) $(BUNDLES)/2_probe.py --kind probe --candidate v003 --candidate v002 --cases 2,8,13
+	$(SEAL) $(BUNDLES)/3_parity.py --kind parity --candidate sdpa_fp16 --candidate sdpa_fp16_graph --cases 1,8,13
+	$(SEAL) $(BUNDLES)/4_noise_v000.py --kind noise --candidate v000 --cases 2,6,8,13
+	$(SEAL) $(BUNDLES)/5_noise_v003.py --kind noise --candidate v003 --cases 2,6,8,13
+	$(SEAL) $(BUNDLES)/6_serial.py --kind serial --candidate v001 --candidate v003
+	$(SEAL) $(BUNDLES)/7_race_v003.py --kind decide --candidate v003
+	for peer in sdpa_fp16_graph encoder_layer_native compile_default compile_reduce_overhead compile_max_autotune; do \
+	  $(SEAL) $(BUNDLES)/8_peer_$$peer.py --kind peers --candidate $$peer; done
 
 # torch's CUDA build insists on the triton of its own release, its CPU build on none: where only the former is to be
 # had, triton follows torch, which is said aloud and stands in every session's scope.

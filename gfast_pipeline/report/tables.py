@@ -26,6 +26,10 @@ _RATIOS = (  # mode (None: the headline), what, role above, role below, field of
 )
 
 
+ASKED = 0.02
+"""The difference that `gfast noise` asks about."""
+
+
 def session_view(shown: Plain) -> RenderableType:
     """A session from `session_plain`: header, decision, gates, timings, phases, clocks, and what was not run."""
     parts: list[RenderableType] = [_header(shown["header"])]
@@ -55,12 +59,15 @@ def noise_view(shown: Plain) -> RenderableType:
             *(f"{spread:.2f} %" for spread in spreads),
             ratio(row["interval"]),
         )
-    lines = [
-        f"{mode['mode']}: {us(mode['pair_us'])} µs ÷ {us(mode['twin_us'])} µs = {ratio(mode['interval'])}, "
-        f"margin {mode['margin']:.2%}, "
-        f"smallest difference that can be decided {mode['smallest']:.2%}"
-        for mode in shown["modes"]
-    ]
+    lines = []
+    for mode in shown["modes"]:
+        far = max(mode["interval"]["high"], 1 / mode["interval"]["low"]) - 1
+        quiet = "quiet enough" if far <= ASKED else "not quiet enough"
+        lines.append(
+            f"{mode['mode']}: {us(mode['pair_us'])} µs ÷ {us(mode['twin_us'])} µs = {ratio(mode['interval'])}: "
+            f"{quiet} to decide {ASKED:.0%}, as the same code in two processes differs by up to {far:.2%}. With the "
+            f"margin of {mode['margin']:.2%} the smallest gain that can be promoted is {mode['smallest']:.2%}."
+        )
     about = f"{shown['twin']} against {shown['pair']}, {shown['generations']} generations × {shown['blocks']} blocks"
     header = [_header(shown["header"])] if shown.get("header") else []
     notes = [_list("Notes", shown["notes"], "yellow")] if shown["notes"] else []

@@ -161,7 +161,9 @@ def test_the_noise_table_shows_spreads_microseconds_and_the_smallest_decidable_d
     assert "abc123" in text and "twin against v003_fused, 4 generations × 5 blocks" in text
     row = report["rows"][0]
     assert any(f"{row['us']:.2f}" in line and f"{row['ratio_between']:.2f} %" in line for line in text.splitlines())
-    assert f"smallest difference that can be decided {report['modes'][0]['smallest']:.2%}" in text
+    told = " ".join(text.split())
+    assert f"the smallest gain that can be promoted is {report['modes'][0]['smallest']:.2%}" in told
+    assert "quiet enough to decide 2%" in told
     json.loads(canonical(shown))
 
 
