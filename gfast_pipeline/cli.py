@@ -25,7 +25,7 @@ from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded, load
 from gfast_pipeline.evaluation.noise import noise_report
 from gfast_pipeline.evaluation.timings import timing_rows
-from gfast_pipeline.execution import bundle, jobs, local
+from gfast_pipeline.execution import bundle, local
 from gfast_pipeline.ledger import evidence, sessions
 from gfast_pipeline.ledger.evidence import EvidenceError
 from gfast_pipeline.report import plain, tables
@@ -137,6 +137,23 @@ def measure(
 
 
 @app.command()
+def resume(
+    session: Annotated[str, typer.Argument(help="A partial session: interrupted, or out of minutes.")],
+    contract: Contract,
+    unsafe: Unsafe = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a partial session left, and decide on the whole."""
+    with refusals():
+        loaded = laboratory.approved(contract)
+        identity, raced = laboratory.resume(loaded, session, _here(as_json, unsafe))
+        if raced is not None:
+            _show_race(raced, as_json)
+        else:
+            _show(sessions.load_whole(identity), identity, as_json)
+
+
+@app.command()
 def show(
     session: Annotated[
         str | None, typer.Argument(help="A session's id or the start of it; none: list them all.")
@@ -240,8 +257,7 @@ def _job(
     rest: str | None,
 ) -> Job:
     if rest is not None:
-        entry = evidence.find(rest, None, sessions.SESSION)
-        return jobs.rest(loaded, sessions.load_whole(entry.id), entry.id, laboratory.sources(loaded))
+        return laboratory.rest_job(loaded, rest)
     if kind == "confirm":
         if decision is None:
             raise GfastError("a confirmation confirms a promotion: say which with --decision ID")

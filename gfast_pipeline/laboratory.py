@@ -131,6 +131,22 @@ def contestants(loaded: Loaded, name: str, against: str | None, scope: dict[str,
     return challenger, loaded.workload.candidate(against) if against else incumbent(loaded, scope)
 
 
+def rest_job(loaded: Loaded, identity: str) -> Job:
+    """The job of what a partial session left. Raises JobError where nothing is left or a file has changed since."""
+    entry = evidence.find(identity, None, sessions.SESSION)
+    return jobs.rest(loaded, sessions.load_whole(entry.id), entry.id, sources(loaded))
+
+
+def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, Race | None]:
+    """Measure here what a partial session left; (the session's id, its decision where it is one that decides)."""
+    job = rest_job(loaded, identity)
+    assert job.rest_of is not None
+    sessions.append_session(run(job))
+    whole = sessions.load_whole(job.rest_of)
+    decides = whole.kind in ("decide", "screen") and whole.status == "complete"
+    return job.rest_of, settle(loaded, job.rest_of) if decides else None
+
+
 def settle(loaded: Loaded, session_id: str, keep: bool = False) -> Race:
     """Decide on a stored deciding session, with an earlier uncertain one of the same plans, and store the decision."""
     session = sessions.load_whole(session_id)

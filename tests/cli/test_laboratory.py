@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from gfast_pipeline import laboratory
 from gfast_pipeline.bench.messages import Job, Session
+from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded
 from gfast_pipeline.execution import local
 from gfast_pipeline.ledger import evidence, sessions
@@ -37,7 +37,7 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def here(job: Job) -> Session:
-    os.environ["TMPDIR"]
+
     return local.run(job, lambda _seconds, _line: None)
 
 
@@ -132,3 +132,16 @@ def test_a_result_from_elsewhere_is_taken_in_and_kept_once(loaded: Loaded):
     assert (evidence.kept_root() / evidence.find(identity).name).exists()
     with pytest.raises(laboratory.LaboratoryError, match=f"in the log already, as session {identity}"):
         laboratory.take_in(session)
+
+
+def test_a_race_cut_short_is_resumed_and_decided_on_as_a_whole(loaded: Loaded):
+    job = laboratory.racing_job(loaded, "decide", "v001", None, None)
+    cut = local.run(job, lambda _seconds, _line: None, minutes=0.0)
+    assert (cut.status, cut.cells_missing) == ("partial", [[0, 1], [1, 1]])
+    root = sessions.append_session(cut).id
+    identity, raced = laboratory.resume(loaded, root, here)
+    assert identity == root and raced is not None
+    assert raced.session_ids == [root]
+    assert sessions.load_whole(root).status == "complete"
+    with pytest.raises(GfastError, match="nothing left to measure"):
+        laboratory.resume(loaded, root, nowhere)

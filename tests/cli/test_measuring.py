@@ -1,4 +1,4 @@
-"""What the peers reach: the best right one of every case, beside every table, and in a confirmation where it is best."""
+"""What the peers reach: the best right one of a case, beside every table, and in confirmations where it is best."""
 
 from __future__ import annotations
 
