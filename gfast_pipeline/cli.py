@@ -236,14 +236,15 @@ def ingest(
             typer.echo(remark, err=True)
         identity = laboratory.take_in(session)
         loaded = laboratory.approved(f"{session.workload}/{session.contract_name}")
-        whole = sessions.load_whole(identity)
+        first = sessions.root(identity)
+        whole = sessions.load_whole(first)
         if whole.status == "complete" and session.kind in ("decide", "screen"):
-            _show_race(laboratory.settle(loaded, session.rest_of or identity, keep=True), as_json)
+            _show_race(laboratory.settle(loaded, first, keep=True), as_json)
         elif whole.status == "complete" and session.kind == "confirm" and decision is not None:
             raced = laboratory.load_race(decision)
-            _show_race(laboratory.settle_confirmation(loaded, raced, session.rest_of or identity, keep=True), as_json)
+            _show_race(laboratory.settle_confirmation(loaded, raced, first, keep=True), as_json)
         else:
-            _show(whole, identity, as_json)
+            _show(whole, first, as_json)
 
 
 def _job(

@@ -133,8 +133,8 @@ def contestants(loaded: Loaded, name: str, against: str | None, scope: dict[str,
 
 def rest_job(loaded: Loaded, identity: str) -> Job:
     """The job of what a partial session left. Raises JobError where nothing is left or a file has changed since."""
-    entry = evidence.find(identity, None, sessions.SESSION)
-    return jobs.rest(loaded, sessions.load_whole(entry.id), entry.id, sources(loaded))
+    first = sessions.root(identity)
+    return jobs.rest(loaded, sessions.load_whole(first), first, sources(loaded))
 
 
 def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, Race | None]:
@@ -233,6 +233,8 @@ def judgement(session: Session) -> str:
     failed = next((verdict for verdict in own if verdict.status == "failed"), None)
     if failed is not None:
         return f"{name} is refused: {describe(failed)}"
+    if session.status in ("void", "failed"):
+        return f"{name} was not judged: the session is {session.status}: {session.reason}"
     skipped = next((verdict for verdict in own if verdict.status == "skipped" and verdict.gate == "build"), None)
     proved = sorted({verdict.case for verdict in own if verdict.gate == "official" and verdict.case is not None})
     if not proved:

@@ -44,7 +44,7 @@ def measuring_job(
     if kind == "peers":
         chosen = [shop.peer(name) for name in names or loaded.contract.peers]
         verdicts = [verdict for source in chosen for verdict in static_verdicts(loaded, source, peer=True)]
-        return jobs.peers(loaded, control, verdicts, names)
+        return jobs.peers(loaded, control, verdicts, names, cases)
     found = [_any_source(loaded, name) for name in names or []]
     if kind == "noise":
         return jobs.noise(loaded, found[0] if found else control, cases)

@@ -21,7 +21,7 @@ class Crew:
 
     def __init__(self, job: Job, record: Callable[[Verdict], None], say: Callable[[str], None]) -> None:
         self.job, self._record, self._say = job, record, say
-        self.out: set[str] = set()
+        self.out = {verdict.participant for verdict in job.verdicts if verdict.status == "failed"}  # never started
 
     def muster(self, places: Places, generation: int) -> list[Participant]:
         """A fresh runner for every plan that is still in, with reference and candidate loaded.

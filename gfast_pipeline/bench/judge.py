@@ -212,17 +212,16 @@ class Judge:
         bay = Bay(self.module, self.rows[case], self.contract, self.device, self.places.root, 0, True)
         official = next(d for d in self.contract["weight_draws"] if d["name"] == "official")
         bay.draw_weights("official", official["seed"])
-        present = [p for p in running if self._takes_part(p, case)]
-        together = self.device.type == "cuda" and self.job.kind != "peers"
-        present = self.crew.attach(present, bay)
+        attached = self.crew.attach([p for p in running if self._takes_part(p, case)], bay)
         building = Proof(bay, self.contract, lambda v: self._record_build(v, generation))
-        building.build(present, "official", together)
+        building.build([p for p in attached if p.role != "peer"], "official", self.device.type == "cuda")
+        building.build([p for p in attached if p.role == "peer"], "official")  # an autotuner times what it builds
         for name in building.skipped:
             self.skips.add((name, case))
-        for participant in present:
+        for participant in attached:
             if participant.name in building.failed:
                 self.out.add(participant.name)
-        present = [p for p in present if p.name not in self.out and p.name not in building.skipped]
+        present = [p for p in attached if p.name not in self.out and p.name not in building.skipped]
         self.phase("build", began, case=case, generation=generation)
         began, spent = time.perf_counter(), bay.oracle_seconds
         factor = self.contract["gate"]["anchored"]["factor"]
@@ -246,7 +245,7 @@ class Judge:
         cell.run(present, self.job.blocks, self.job.modes, order, self._clock)
         self.retakes += cell.retakes
         self.after_cell(cell, [p for p in present if p.alive and p.name not in self.out])
-        self.crew.drop(present)
+        self.crew.drop(attached)  # who declined or failed holds the blocks too
         bay.close()
         checking = bay.oracle_seconds - spent
         self._spent("timing", time.perf_counter() - began - checking, case, generation)

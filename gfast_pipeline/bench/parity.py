@@ -40,6 +40,8 @@ class Parity(Judge):
             package = bench_zip(folder)
             for case in self.job.cases:
                 for plan in self.job.plans:
+                    if self.stop:
+                        return session
                     plain = _in_own_process(package, path, plan.name, case)
                     found = [
                         v for v in session.visits if (v.participant, v.case, v.mode) == (plan.name, case, "official")
@@ -60,7 +62,10 @@ def _in_own_process(package: str, job: str, name: str, case: int) -> float | Non
     code = f"import sys; sys.path.insert(0, {package!r})\n"
     code += "from gfast_pipeline.bench.parity import plain; plain(*sys.argv[1:])"
     command = [sys.executable, "-c", code, job, name, str(case)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        return None
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 

@@ -35,7 +35,10 @@ _FIELDS = {
     "weights": "words",
     "flags": "words",
 }
-_PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CC", "LANG", "NVIDIA_VISIBLE_DEVICES")
+_PASSED_ON = (
+    *("PATH", "LD_LIBRARY_PATH", "CC", "LANG", "CUDA_HOME"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+)
 
 
 class Lost(RuntimeError):

@@ -57,10 +57,14 @@ class Probe(Judge):
             return
         for _ in range(SWITCHES):
             for participant in present:
-                answer, _, _ = cell.turn(participant, "official", min(6, cell.bay.most_calls), 0.0, untimed=0)
-                events = answer["events"]
-                key = f"{participant.name}/{cell.case}"
-                self.penalties.setdefault(key, []).append(events[0] - statistics.median(events[1:]))
+                if participant.name not in self.out:
+                    cell.attempt(participant, self._switch, cell)
+
+    def _switch(self, participant: Participant, cell: Cell) -> None:
+        answer, _, _ = cell.turn(participant, "official", min(6, cell.bay.most_calls), 0.0, untimed=0)
+        events = answer["events"]
+        key = f"{participant.name}/{cell.case}"
+        self.penalties.setdefault(key, []).append(events[0] - statistics.median(events[1:]))
 
 
 def in_flight() -> int:

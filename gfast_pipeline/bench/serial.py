@@ -43,10 +43,10 @@ def _answers(judge: Judge, case: int) -> dict[str, torch.Tensor]:
     official = next(d for d in judge.contract["weight_draws"] if d["name"] == "official")
     bay.draw_weights("official", official["seed"])
     judge.serial_seed = secrets.randbits(62)
-    private = bay.random(judge.serial_seed, 1.0, 0.0)
-    del private  # 13 GB on the device; the oracle draws it again from its seed
     outputs = {}
     for plan in judge.job.plans:
+        if plan.name in judge.out:
+            continue
         judge.say(f"case {case}: {plan.name}, {CALLS} calls")
         y = _one(judge, bay, case, plan)
         if y is not None:
@@ -56,6 +56,7 @@ def _answers(judge: Judge, case: int) -> dict[str, torch.Tensor]:
 
 
 def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
+    _lay(judge, bay)
     participant = Participant(plan, judge.places, 0, int(judge.target.get("threads") or 4))
     try:
         began = time.perf_counter()
@@ -87,7 +88,22 @@ def _one(judge: Judge, bay: Bay, case: int, plan: Plan) -> torch.Tensor | None:
         return None
     finally:
         participant.end()
+    if not bay.intact(judge.module.draw_inputs(bay.case, judge.serial_seed, 1.0, 0.0, judge.device)):
+        judge.crew.lose(participant, case, Lost("inputs_untouched", "inputs or guards changed during a call"), 0)
+        return None
+    judge.record_verdict(Verdict("inputs_untouched", "passed", plan.name, case, generation=0))
     return bay.slot(0).to("cpu", copy=True)  # on a CPU the next participant writes into the same slot
+
+
+def _lay(judge: Judge, bay: Bay) -> None:
+    """The one input of the case as every participant finds it, whatever the one before did to it or to the guards.
+
+    The judge keeps no copy: what its allocator holds, 13 GB, a participant lacks. The oracle draws it from its seed.
+    """
+    bay.mend()
+    bay.random(judge.serial_seed, 1.0, 0.0)
+    if judge.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _compare(judge: Judge, case: int, outputs: dict[str, torch.Tensor]) -> None:

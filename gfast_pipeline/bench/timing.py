@@ -89,14 +89,14 @@ class Cell:
         """Warm up, calibrate, then `blocks` blocks; `clock()` reads the card's state beside each."""
         self.bay.refill()
         for participant in participants:
-            self._try(participant, self._calibrate, measured_modes(participant.role, modes))
+            self.attempt(participant, self._calibrate, measured_modes(participant.role, modes))
         frozen = [self.paces[(p.name, self.case)] for p in participants if (p.name, self.case) in self.paces]
         self.bay.used = max((max(pace.calls.values()) + pace.untimed for pace in frozen), default=self.bay.used)
         first = next((p for p in participants if p.role == "reference"), None)
         if first is not None:
             for mode in modes:
                 if (self.case, mode) not in self.nulls:
-                    self._try(first, self._null, mode)
+                    self.attempt(first, self._null, mode)
         for block in range(blocks):
             self.record(Clock(self.case, self.generation, block, **clock()))
             permutation = [p for p in participants if p.name not in self.out]
@@ -106,19 +106,20 @@ class Cell:
                     self.bay.refill()
                     for position, participant in enumerate(sequence):
                         if participant.name not in self.out and mode in measured_modes(participant.role, modes):
-                            self._try(participant, self._visit, block, turn, position, mode)
+                            self.attempt(participant, self._visit, block, turn, position, mode)
         for participant in participants:
             if participant.name not in self.out:
-                self._try(participant, self._untouched)
+                self.attempt(participant, self._untouched)
         for participant in participants:
             if participant.name not in self.out:
-                self._try(participant, self._usage)
+                self.attempt(participant, self._usage)
         for participant in participants:
             if participant.name not in self.out:
                 self.record(self._good("timed_output", participant, self.worst.get(participant.name)))
                 self.record(self._good("pool_untouched", participant, None))
 
-    def _try(self, participant: Participant, step: Callable[..., None], *arguments: Any) -> None:
+    def attempt(self, participant: Participant, step: Callable[..., None], *arguments: Any) -> None:
+        """`step(participant, …)`; a participant lost in it is out, with a verdict."""
         try:
             step(participant, *arguments)
         except Lost as lost:

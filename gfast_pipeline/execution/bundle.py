@@ -288,7 +288,8 @@ def _cell_faults(session: Session) -> Iterator[str]:
             yield f"{place}: a cell stands there twice"
     if both := set(done) & set(missing):
         yield f"cells_missing: {_cell(min(both))} is measured and missing at once"
-    grid = {(g, c) for g in range(session.generations) for c in session.cases} if _measures(session) else set()
+    generations = 1 if session.kind == "judge" else session.generations  # one process proves a plan
+    grid = {(g, c) for g in range(generations) for c in session.cases}
     if beyond := (set(done) | set(missing)) - grid:
         yield f"cells_done: the session has no {_cell(min(beyond))}"
     if session.rest_of is None and (lost := grid - set(done) - set(missing)):

@@ -75,9 +75,15 @@ def race(
     return job
 
 
-def peers(loaded: Loaded, control: Source, verdicts: Sequence[Verdict], names: Sequence[str] | None = None) -> Job:
+def peers(
+    loaded: Loaded,
+    control: Source,
+    verdicts: Sequence[Verdict],
+    names: Sequence[str] | None = None,
+    only: Sequence[int] | None = None,
+) -> Job:
     """All peers of the contract (or `names`) beside reference and v000, proved and measured, never promoted."""
-    cases = [case.id for case in loaded.contract.scored]
+    cases = list(only or [case.id for case in loaded.contract.scored])
     chosen = [loaded.workload.peer(name) for name in names or loaded.contract.peers]
     plans = [REFERENCE, control.plan("control", cases), *(source.plan("peer", cases, prove=True) for source in chosen)]
     job = _job(loaded, "peers", plans, cases, verdicts)
@@ -142,13 +148,24 @@ def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Sou
             raise JobError(
                 f"{record['name']} of session {identity} is no file here any more; a changed one needs a new race"
             )
-        unproved = not session.cells_done and (session.kind, record["role"]) in PROVED
-        plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"], unproved)
+        unproved = session.kind == "judge" or not session.cells_done  # a judge session's cells are its proof
+        prove = unproved and (session.kind, record["role"]) in PROVED
+        plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"], prove)
+        if record["role"] == "peer":
+            plan.cases = _left(session, record["name"])
         plans.append(plan)
     job = _job(loaded, session.kind, plans, list(session.cases), [])
     job.generations, job.blocks, job.modes = session.generations, session.blocks, list(session.modes)
     job.cells, job.rest_of, job.seed = [list(cell) for cell in session.cells_missing], identity, session.seed
     return job
+
+
+def _left(session: Session, name: str) -> list[int]:
+    """The cases of a peer in a remainder: a session does not say where a peer takes part, so those that were measured
+    without it stay without it."""
+    timed = {visit.case for visit in session.visits if visit.participant == name}
+    measured = {case for _, case in session.cells_done}
+    return [case for case in session.cases if case in timed or case not in measured]
 
 
 def _job(loaded: Loaded, kind: str, plans: list[Plan], cases: list[int], verdicts: Sequence[Verdict]) -> Job:

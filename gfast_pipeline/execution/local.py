@@ -26,16 +26,17 @@ def run(job: Job, say: Callable[[float, str], None], minutes: float | None = Non
     Ctrl-C is passed on once and ends the session at the next case boundary. Raises RunError with the bench's own words.
     """
     with tempfile.TemporaryDirectory(prefix="gfast-job-") as folder:
-        path, out = Path(folder, "job.json"), Path(folder, "session.json")
+        path, out, spoken = (Path(folder, name) for name in ("job.json", "session.json", "stderr"))
         path.write_bytes(canonical(to_plain(job)))
         command = [sys.executable, "-m", "gfast_pipeline.bench", str(path), str(out), "--events"]
         if minutes is not None:
             command += ["--minutes", str(minutes)]
         environment = with_package()
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-        )
-        assert process.stdout is not None and process.stderr is not None
+        with open(spoken, "wb") as errors:  # a pipe that nobody reads until the end would stop a talkative bench
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, start_new_session=True
+            )
+        assert process.stdout is not None
         interrupted = False
         while True:
             try:
@@ -48,8 +49,8 @@ def run(job: Job, say: Callable[[float, str], None], minutes: float | None = Non
                     raise
                 interrupted = True
                 process.send_signal(signal.SIGINT)
-        words = process.stderr.read().strip()
         code = process.wait()
+        words = spoken.read_text(encoding="utf-8", errors="replace").strip()
         if not out.is_file():
             told = words.splitlines()[-1] if words else f"exit code {code} and not a word"
             raise RunError(f"the bench ended without a session: {told}")

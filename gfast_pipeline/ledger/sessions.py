@@ -103,6 +103,13 @@ def load_whole(identity: str, folders: Sequence[Path] | None = None) -> Session:
     return replace(whole, status="partial", reason="; ".join(filter(None, [reason, whole.reason])))
 
 
+def root(identity: str, folders: Sequence[Path] | None = None) -> str:
+    """Id of the session that this one is a part of: its own, or for a remainder, that of the very first part."""
+    entry = evidence.find(identity, folders, SESSION)
+    rest_of = evidence.read(entry.path).get("rest_of")
+    return entry.id if rest_of is None else root(rest_of, folders)
+
+
 def settled(session: Session) -> bool:
     """Whether the judge had a reason of its own to leave cells: all whom it judged had failed, or declined to build."""
     judged = {record["name"] for record in session.participants if record["role"] not in TRUSTED}

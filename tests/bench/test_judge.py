@@ -17,7 +17,7 @@ import torch
 
 from gfast_pipeline.bench import workload
 from gfast_pipeline.bench.bay import Bay
-from gfast_pipeline.bench.messages import Session, canonical, digest, measured_modes, to_plain
+from gfast_pipeline.bench.messages import Session, Verdict, canonical, digest, measured_modes, to_plain
 from tests.bench.sessions import (
     HONEST,
     IDENTITY,
@@ -64,9 +64,10 @@ WHOLE = job(
     seed=7,
 )
 QUICK = job("judge", [plan("v001", HONEST)], contract(TINY, SMALL), quick=True)
-SERIAL = job(
-    "serial", [plan("v001", HONEST, prove=False), plan("wrong", WRONG, prove=False)], contract(serial_cases=[1])
-)
+VANDAL = IDENTITY.replace("return reference(x, valid_token_mask)", "return reference(x.mul_(2), valid_token_mask)")
+CREW = {"refused": HONEST, "vandal": VANDAL, "v001": HONEST, "wrong": WRONG}
+SERIAL = job("serial", [plan(name, source, prove=False) for name, source in CREW.items()], contract(serial_cases=[1]))
+SERIAL.verdicts = [Verdict("policy", "failed", "refused", reason="refused.py:1: imports os")]
 PAIR = [REFERENCE, plan("v001", HONEST, prove=False)]
 LONG = job("decide", PAIR, contract(TINY, SMALL, generations=50, ratio_gate=20.0))
 REST = job(
@@ -337,9 +338,16 @@ def test_a_serial_session_judges_each_row_against_the_chunked_oracle(outcome):
 @of("serial")
 def test_a_serial_case_is_called_three_times_one_participant_after_another(outcome):
     visits = outcome.session.visits
-    assert [(v.participant, v.block) for v in visits] == [(n, b) for n in ("v001", "wrong") for b in range(3)]
+    assert [(v.participant, v.block) for v in visits] == [(n, b) for n in ("vandal", "v001", "wrong") for b in range(3)]
     assert all(v.event_us and 0 < v.event_us[0] <= v.judge_wall_us for v in visits)
-    assert {u.participant for u in outcome.session.usage} == {"v001", "wrong"}
+    assert {u.participant for u in outcome.session.usage} == {"vandal", "v001", "wrong"}
+
+
+@of("serial")
+def test_in_a_serial_session_everybody_finds_the_same_input_and_the_refused_never_run(outcome):
+    untouched = {v.participant: v.status for v in outcome.session.verdicts if v.gate == "inputs_untouched"}
+    assert untouched == {"vandal": "failed", "v001": "passed", "wrong": "passed"}
+    assert [v.gate for v in outcome.session.verdicts if v.participant == "refused"] == ["policy"]
 
 
 # --- what cannot start ---

@@ -217,3 +217,12 @@ def test_cells_left_because_the_challenger_fell_are_no_remainder_to_measure(load
     assert "gfast bundle create --rest SESSION --contract tiny FILE" in ingest(seal(session))[1][0]
     session.verdicts.append(Verdict("timed_output", "failed", V001, 1, generation=0))
     assert ingest(seal(session))[1] == []
+
+
+def test_a_judge_session_has_one_generation_of_cells(loaded: Loaded):
+    whole = result(loaded, kind="judge", visits=[])
+    whole.cells_done = [[0, case] for case in whole.cases]
+    assert ingest(seal(whole)) == (whole, [])
+    whole.cells_done = []
+    with pytest.raises(BundleError, match=r"generation 0 case \d+ is neither measured nor missing"):
+        ingest(seal(whole))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from gfast_pipeline.bench import gate, oracles
+from gfast_pipeline.bench.workload import Case
 from gfast_pipeline.generation.policy import check
 
 ROOT = Path(__file__).parents[2]
@@ -165,10 +167,30 @@ def test_the_native_peer_really_takes_the_fused_operator_with_an_even_number_of_
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="torch.compile needs a C++ compiler")
 def test_the_compiled_peer_agrees_with_the_reference():
-    case = case_of(batch=2, length=8, d_model=16, layers=1)
+    case = Case(vars(case_of(batch=2, length=8, d_model=16, layers=1)))
     model, state = model_of(case, "gains", 2)
     forward = load("peers/compile_default").build(model, case, {})
     x, valid = workload.draw_inputs(case, 1, 1.0, 0.7, CPU)
     y = forward(x, valid)
     assert (y - model(x, valid)).abs().max() < 1e-4
     assert gate.output_facts(y, x.shape, torch.float32, CPU, [x, valid], state, model.parameters()) == ""
+
+
+def test_a_compiled_peer_compiles_once_a_case_however_many_cases_and_weights(monkeypatch):
+    graphs = []
+
+    def counting(graph, _example):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counting))
+    peer = load("peers/compile_default")
+    for batch in range(2, 12):  # more cases than the framework compiles one piece of code for
+        case = Case(vars(case_of(batch=batch, length=4, d_model=8, heads=2, layers=1)))
+        for draw in ("official", "gains"):
+            model, _ = model_of(case, draw, batch)
+            forward = peer.build(model, case, {})
+            with torch.inference_mode(False):  # as a runner's inputs, which are there before any build
+                x, valid = workload.draw_inputs(case, batch, 1.0, 0.7, CPU)
+            assert (forward(x, valid) - model(x, valid)).abs().max() < 1e-5
+    assert len(graphs) == 10

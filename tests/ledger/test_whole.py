@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gfast_pipeline.bench.messages import Clock, Phase, Session, Usage, Verdict
 from gfast_pipeline.evaluation.decision import decide
 from gfast_pipeline.ledger.evidence import EvidenceError
-from gfast_pipeline.ledger.sessions import append_session, load_session, load_whole, settled
+from gfast_pipeline.ledger.sessions import append_session, load_session, load_whole, root, settled
 from tests.evaluation.synthetic import CHALLENGER, INCUMBENT, contract, session
 
 Cells = list[list[int]]
@@ -92,8 +92,9 @@ def test_remainders_of_remainders_belong_to_it_and_other_sessions_do_not(tmp_pat
     stranger = append_session(part(one, every[:1], every), tmp_path).id
     second = append_session(part(one, every[2:3], every[2:], first), tmp_path).id
     assert load_whole(first, [tmp_path]).cells_missing == every[3:]
-    append_session(part(one, every[3:], every[3:], second), tmp_path)
+    third = append_session(part(one, every[3:], every[3:], second), tmp_path).id
     append_session(part(one, every[1:3], every[1:], stranger), tmp_path)
+    assert {root(identity, [tmp_path]) for identity in (first, second, third)} == {first}
     assert load_whole(first, [tmp_path]).status == "complete"
     assert load_whole(second, [tmp_path]).cells_done == every[2:]
     assert load_whole(stranger, [tmp_path]).cells_missing == every[3:]
