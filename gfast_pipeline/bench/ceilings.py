@@ -48,6 +48,8 @@ class Ceilings:
         )
         with environment.lease(device):
             busy = environment.foreign_work(device)
+            if busy and device.type == "cuda":
+                raise environment.Busy(f"the device is busy: {busy}; end that work first")
             if busy:
                 self.say(f"the device is busy: {busy}")
             session.environment["before"] = {**environment.snapshot(device), "busy": busy}

@@ -98,7 +98,10 @@ def lease(device: torch.device) -> Any:
     """Hold the device: an OS file lock per device, given back when the file is closed. Raises Busy, saying who."""
     name = uuid(device) if device.type == "cuda" else "cpu"
     path = os.path.join(tempfile.gettempdir(), f"gfast-{name}.lease")
-    file = open(path, "a+")  # noqa: SIM115 - closing it is what gives the lease back
+    try:
+        file = open(path, "a+")  # noqa: SIM115 - closing it is what gives the lease back
+    except PermissionError:
+        raise Busy(f"{path} belongs to another user; have it removed, or set TMPDIR to a folder of your own") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -116,7 +119,9 @@ def foreign_work(device: torch.device) -> str:
     """Who else computes here, in words; empty when nobody does. Called before any runner starts."""
     if device.type == "cuda":
         reader = nvml.Card(uuid(device))
-        others = [(pid, size) for pid, size in reader.processes() if pid != os.getpid()]
+        others = [
+            (pid, size) for pid, size in reader.processes() if pid != os.getpid() and size < 1 << 50
+        ]  # else unknown
         if others and any(size and size > 1 << 20 for _, size in others):
             return ", ".join(f"process {pid} holds {size >> 20} MiB" for pid, size in others)
         used = torch.cuda.mem_get_info(device)

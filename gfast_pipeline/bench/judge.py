@@ -84,6 +84,7 @@ class Judge:
         self.slowest_cell = 0.0
         self.proved = False
         self.serial_seed = 0
+        self.failure = ""  # of the judge itself
 
     def run(self) -> Session:
         """The whole session. Raises environment.Busy or isolation.IsolationError before anything has started."""
@@ -140,19 +141,35 @@ class Judge:
         session = self.session
         generations = 1 if self.job.kind == "judge" else self.job.generations  # one process proves a plan
         cells = self.job.cells or [[g, c] for g in range(generations) for c in self.job.cases]
-        if self.job.kind == "serial":
-            serial.run(self)
-        else:
-            by_generation: dict[int, list[int]] = {}
-            for generation, case in cells:
-                by_generation.setdefault(generation, []).append(case)
-            for generation, cases in sorted(by_generation.items()):
-                if not self._over() and not self._settled():
-                    self._generation(generation, cases)
-            if not self.job.quick:
-                done = {tuple(cell) for cell in session.cells_done}
-                session.cells_missing = [cell for cell in cells if tuple(cell) not in done]
+        try:
+            if self.job.kind == "serial":
+                serial.run(self)
+            else:
+                self._all_cells(cells)
+        except Exception as error:  # ours, or the device's under the judge: what was measured whole is kept
+            self._salvage(error)
+        if not self.job.quick:
+            done = {tuple(cell) for cell in session.cells_done}
+            session.cells_missing = [cell for cell in cells if tuple(cell) not in done]
         self._close()
+
+    def _all_cells(self, cells: list[list[int]]) -> None:
+        by_generation: dict[int, list[int]] = {}
+        for generation, case in cells:
+            by_generation.setdefault(generation, []).append(case)
+        for generation, cases in sorted(by_generation.items()):
+            if not self._over() and not self._settled():
+                self._generation(generation, cases)
+
+    def _salvage(self, error: Exception) -> None:
+        """After a failure of the judge itself: drop what belongs to no finished cell, and say what happened."""
+        lines = str(error).strip().splitlines()
+        self.failure = f"the judge itself failed: {type(error).__name__}: {lines[0] if lines else 'no message'}"
+        self.say(self.failure)
+        session, done = self.session, {tuple(cell) for cell in self.session.cells_done}
+        session.visits = [v for v in session.visits if (v.generation, v.case) in done]
+        session.usage = [u for u in session.usage if (u.generation, u.case) in done]
+        session.clocks = [c for c in session.clocks if (c.generation, c.case) in done]
 
     def _generation(self, generation: int, cases: list[int]) -> None:
         began = time.perf_counter()
@@ -160,14 +177,20 @@ class Judge:
         try:
             running = self.crew.muster(self.places, generation)
             self.phase("startup", began, generation=generation)
-            if not self.proved and any(p.prove for p in self.job.plans):
+            # a challenger is proved whole before anything is timed; peers case by case, for they compile for minutes
+            by_case = self.job.kind == "peers"
+            if not self.proved and not by_case and any(p.prove for p in self.job.plans):
                 self._prove(running, cases)
             self.proved = True
             if self.job.kind != "judge":
                 for case in cases:
                     if self._over() or self._settled():
                         return
+                    began = time.perf_counter()
+                    if by_case and generation == 0:
+                        self._prove(running, [case])
                     self._cell(running, generation, case)
+                    self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
         finally:
             for participant in running:
                 participant.end()
@@ -204,6 +227,8 @@ class Judge:
             if self.job.kind == "judge":
                 self.session.cells_done.append([0, case])
             self._recover(running)
+            if self.job.kind == "judge":
+                self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
             if self.job.quick:
                 return
 
@@ -251,7 +276,6 @@ class Judge:
         self._spent("timing", time.perf_counter() - began - checking, case, generation)
         self._spent("oracle", bay.oracle_seconds, case, generation)
         self.session.cells_done.append([generation, case])
-        self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
         self.say(f"generation {generation + 1}/{self.job.generations} case {case}: {time.perf_counter() - began:.1f} s")
         self._recover(running)
 
@@ -303,10 +327,15 @@ class Judge:
         session.measured["host_best_us"] = round(self.host.best_us, 1)
         session.measured["retaken_visits"] = self.retakes
         session.measured["cycles_per_us"] = round(self.cycles_per_us, 1)
-        session.environment["after"] = environment.snapshot(self.device)
+        try:
+            session.environment["after"] = environment.snapshot(self.device)
+        except RuntimeError as error:  # a device that has failed answers nothing any more
+            session.environment["after"] = {"error": str(error).splitlines()[0]}
         session.ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         work = {case: self.module.work(self.record(case)) for case in self.job.cases}
         conclude(session, self.contract, work, self.nulls, pointless=self._pointless())
+        if self.failure and session.status in ("complete", "partial"):
+            session.status, session.reason = "partial", self.failure
 
     def _clock(self) -> dict[str, Any]:
         return {} if self.card is None else self.card.state()

@@ -130,7 +130,8 @@ class Cell:
         """Freeze calls a visit before block 1; later generations only warm up with the frozen pace."""
         participant.measure_handshake()
         key = (participant.name, self.case)
-        if key not in self.paces:
+        fresh = key not in self.paces
+        if fresh:
             self.turn(participant, "official", 2, 0.0)
             first, _, _ = self.turn(participant, "official", 2, 0.0)
             call_us = max(statistics.median(first["events"]), 1.0)
@@ -139,14 +140,16 @@ class Cell:
         answer, _, _ = self.turn(participant, "official", pace.calls["official"], 0.0, pace.untimed)
         if "queued" in modes:
             # everything a queued visit launches has run once by now; the spin kernel itself is launched here first
-            pace.spin_us = max(pace.spin_us, 2 * answer["enqueue_us"] + SPIN_SLACK_US)
+            if fresh:
+                pace.spin_us = 2 * answer["enqueue_us"] + SPIN_SLACK_US
             while True:
                 answer, _, _ = self.turn(participant, "queued", pace.calls["queued"], pace.spin_us, pace.untimed)
-                if answer["pending"] or pace.calls["queued"] <= 2:
+                if not fresh or answer["pending"] or pace.calls["queued"] <= 2:
                     break
                 pace.calls["queued"] = max(2, pace.calls["queued"] // 2)
         if "cold" in modes:
-            pace.calls["cold"] = min(pace.calls["cold"], 10)
+            if fresh:
+                pace.calls["cold"] = min(pace.calls["cold"], 10)
             self.turn(participant, "cold", pace.calls["cold"], 0.0, pace.untimed)
 
     def _null(self, participant: Participant, mode: str) -> None:

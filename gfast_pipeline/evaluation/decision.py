@@ -144,6 +144,8 @@ def _decide(ordered: list[Session], contract: Mapping[str, Any], players: Cast, 
             extra[mode] = _race(against, players, mode, main.margin)
         except ValueError as error:
             notes.append(f"{mode} cannot be used: {error}")
+    if unseen := validity.clock_unseen(ordered, players.challenger, headline):
+        notes.append(f"visits were too short for the clock gate on case {', '.join(map(str, unseen))}")
     verdict, path = _rule(main, extra, headline in contract["mode"]["promotion"], most)
     screen = any(session.kind == "screen" for session in ordered) or set(weights) != set(weights_all)
     mine, theirs = (weighted_us(found, name, headline, weights) for name in (players.challenger, players.incumbent))

@@ -16,6 +16,8 @@ from gfast_pipeline.evaluation.figures import missing_visits
 RACES = ("screen", "decide", "confirm")
 JUDGED = ("challenger", "peer", "submission")  # a failure of these is their own; anybody else's voids the session
 PROOF = "timed_output"  # the gate that ties the timings to right answers: without its verdict a time proves nothing
+PROVED = ("official", "budget", "anchored", "determinism", "sensitivity", "inputs_untouched", "globals_untouched")
+"""Gates that a challenger must have passed on every case, in the deciding session or in the one it confirms."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,17 @@ def challenger_failure(verdicts: Iterable[Verdict], name: str) -> str | None:
         if verdict.participant == name and verdict.gate == "build" and verdict.status == "skipped":
             return f"{name} is invalid: it was skipped, {verdict.reason or 'its build is unavailable here'}"
     return None
+
+
+def clock_unseen(sessions: Sequence[Session], name: str, mode: str) -> list[int]:
+    """Cases on which the clock gate was skipped for a participant in a mode, in any of the sessions."""
+    skipped = {
+        verdict.case
+        for session in sessions
+        for verdict in session.verdicts
+        if (verdict.gate, verdict.status, verdict.participant, verdict.variant) == ("clock", "skipped", name, mode)
+    }
+    return sorted(case for case in skipped if case is not None)
 
 
 def gates_not_run(sessions: Sequence[Session], challenger: str) -> list[str]:
@@ -199,4 +212,12 @@ def _incomplete(session: Session, players: Cast, cases: Sequence[int], modes: Se
     excused = any(entry.split(":")[0].strip() == PROOF for entry in session.not_run)
     if not excused and None not in proved and (unproved := sorted(set(cases) - proved)):
         return f"the timed answers of {players.challenger} on case {unproved[0]} were never checked ({PROOF})"
+    if session.kind != "confirm":  # it confirms the very plan that its deciding session proved
+        passed = {
+            (v.gate, v.case) for v in session.verdicts if (v.status, v.participant) == ("passed", players.challenger)
+        }
+        for gate in PROVED:
+            missing = [case for case in cases if (gate, case) not in passed and (gate, None) not in passed]
+            if missing and not any(entry.split(":")[0].strip() == gate for entry in session.not_run):
+                return f"{players.challenger} was never proved on case {missing[0]}: gate {gate} has no passed verdict"
     return None

@@ -139,6 +139,7 @@ def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Sou
     if not session.cells_missing:
         raise JobError(f"session {identity} has nothing left to measure")
     plans = []
+    fallen = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
     for record in session.participants:
         if record["role"] == "reference":
             plans.append(REFERENCE)
@@ -148,11 +149,12 @@ def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Sou
             raise JobError(
                 f"{record['name']} of session {identity} is no file here any more; a changed one needs a new race"
             )
-        unproved = session.kind == "judge" or not session.cells_done  # a judge session's cells are its proof
+        # a judge session's cells are its proof, and peers are proved case by case
+        unproved = session.kind in ("judge", "peers") or not session.cells_done
         prove = unproved and (session.kind, record["role"]) in PROVED
         plan = Plan(record["name"], record["role"], source.source, source.sha256, record["schedules"], prove)
         if record["role"] == "peer":
-            plan.cases = _left(session, record["name"])
+            plan.cases = [] if record["name"] in fallen else _left(session, record["name"])
         plans.append(plan)
     job = _job(loaded, session.kind, plans, list(session.cases), [])
     job.generations, job.blocks, job.modes = session.generations, session.blocks, list(session.modes)

@@ -309,6 +309,40 @@ def test_a_trusted_participant_that_fails_voids_the_session(outcome):
     assert session.reason.startswith("v000 (control) failed official on case 1: ")
 
 
+FAILING = """
+
+_whole_draw = draw_weights
+
+
+def draw_weights(case, draw, seed, _calls=[]):
+    _calls.append(case)
+    if len(_calls) > 4 + 1:  # the four draws of the proof, then the first cell
+        raise RuntimeError("the disk is on fire")
+    return _whole_draw(case, draw, seed)
+"""
+
+
+def test_a_failure_of_the_judge_itself_keeps_what_was_measured_whole(tmp_path):
+    work = job("decide", race_plans(), contract())
+    work.reference_source += FAILING
+    done = run(work, tmp_path)
+    session = done.session
+    assert (done.code, session.status) == (3, "partial")
+    assert session.reason == "the judge itself failed: RuntimeError: the disk is on fire"
+    assert (session.cells_done, session.cells_missing) == ([[0, 1]], [[1, 1]])
+    assert {visit.generation for visit in session.visits} == {0}
+    assert done.left == []
+
+
+def race_plans():
+    return [
+        REFERENCE,
+        plan("v000_identity", IDENTITY, "incumbent", prove=False),
+        plan("twin", IDENTITY, "twin", prove=False),
+        plan("v001_fused_qkv_sdpa", HONEST),
+    ]
+
+
 @of("quick")
 def test_a_quick_judge_looks_once_at_the_cheapest_case(outcome):
     session = outcome.session

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gfast_pipeline.bench.messages import Session, Verdict, Visit
+from gfast_pipeline.evaluation.validity import PROVED
 
 REFERENCE, CONTROL, INCUMBENT, TWIN, CHALLENGER = "reference", "v000_identity", "v003_fused", "twin", "v007_faster"
 ROLES = {
@@ -80,7 +81,7 @@ def session(
         Verdict(
             gate, "passed", name, case=case, draw="official", variant="randn", share=0.4, reference_share=0.3, limit=1.0
         )
-        for gate in ("official", "timed_output")
+        for gate in (*PROVED, "timed_output")
         for name in ROLES
         for case in cases
     ]

@@ -7,6 +7,7 @@ import pytest
 
 from gfast_pipeline.bench.messages import Session, Verdict, canonical
 from gfast_pipeline.evaluation.decision import Decision, confirm, decide
+from gfast_pipeline.evaluation.validity import PROVED
 from tests.evaluation.synthetic import CHALLENGER, CONTROL, INCUMBENT, REFERENCE, TWIN, contract, session
 
 FAST = {CHALLENGER: 0.9}
@@ -229,6 +230,15 @@ def test_a_sample_that_is_no_time_decides_nothing(bad):
     decision = run(one)
     assert_no_number(decision)
     assert "is no time" in decision.reason
+
+
+@pytest.mark.parametrize("gate", PROVED)
+def test_a_challenger_that_was_never_proved_decides_nothing_however_fast(gate):
+    one = session(FAST)
+    one.verdicts = [v for v in one.verdicts if (v.gate, v.participant, v.case) != (gate, CHALLENGER, 7)]
+    decision = run(one)
+    assert_no_number(decision)
+    assert f"was never proved on case 7: gate {gate} has no passed verdict" in decision.reason
 
 
 def test_times_whose_answers_nobody_checked_decide_nothing():
