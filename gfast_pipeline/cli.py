@@ -1,7 +1,7 @@
 """The command line: judge, race, show, noise, measure, bundle, doctor, beside what `cli_contract` brings.
 
 A door without logic. Exit codes: 0 done (a rejection is an answer too), 1 refused with one message, 2 wrong usage, 3
-the candidate is invalid.
+the candidate or its session is invalid.
 """
 
 from __future__ import annotations
@@ -137,6 +137,22 @@ def measure(
 
 
 @app.command()
+def confirm(
+    decision: Annotated[str, typer.Argument(help="A promotion, by its decision's id.")],
+    contract: Contract,
+    unsafe: Unsafe = False,
+    as_json: AsJson = False,
+) -> None:
+    """Confirm a promotion in a second session, with the best peers beside it; only then does it hold the title."""
+    with refusals():
+        loaded = laboratory.approved(contract)
+        raced = laboratory.confirmation(loaded, laboratory.load_race(decision), _here(as_json, unsafe))
+        _show_race(raced, as_json)
+    if raced.decision.outcome == "invalid":
+        raise typer.Exit(3)
+
+
+@app.command()
 def resume(
     session: Annotated[str, typer.Argument(help="A partial session: interrupted, or out of minutes.")],
     contract: Contract,
@@ -224,9 +240,6 @@ def create(
 @bundle_app.command("ingest")
 def ingest(
     result: Annotated[Path, typer.Argument(help="What `python BUNDLE run` wrote.")],
-    decision: Annotated[
-        str | None, typer.Option("--decision", help="Of a confirmation: the promotion it confirms.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a sealed result against contract and files, keep it as evidence, and decide where it decides."""
@@ -237,14 +250,11 @@ def ingest(
         identity = laboratory.take_in(session)
         loaded = laboratory.approved(f"{session.workload}/{session.contract_name}")
         first = sessions.root(identity)
-        whole = sessions.load_whole(first)
-        if whole.status == "complete" and session.kind in ("decide", "screen"):
-            _show_race(laboratory.settle(loaded, first, keep=True), as_json)
-        elif whole.status == "complete" and session.kind == "confirm" and decision is not None:
-            raced = laboratory.load_race(decision)
-            _show_race(laboratory.settle_confirmation(loaded, raced, first, keep=True), as_json)
+        raced = laboratory.conclude(loaded, first, keep=True)
+        if raced is not None:
+            _show_race(raced, as_json)
         else:
-            _show(whole, first, as_json)
+            _show(sessions.load_whole(first), first, as_json)
 
 
 def _job(

@@ -142,9 +142,19 @@ def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, Race | None]:
     job = rest_job(loaded, identity)
     assert job.rest_of is not None
     sessions.append_session(run(job))
-    whole = sessions.load_whole(job.rest_of)
-    decides = whole.kind in ("decide", "screen") and whole.status == "complete"
-    return job.rest_of, settle(loaded, job.rest_of) if decides else None
+    return job.rest_of, conclude(loaded, job.rest_of)
+
+
+def conclude(loaded: Loaded, session_id: str, keep: bool = False) -> Race | None:
+    """The decision that a stored session makes possible: of a race, or of the promotion that it confirms. None where it
+    is of another kind, not whole, or confirms a promotion that is not in the log."""
+    session = sessions.load_whole(session_id)
+    if session.status != "complete":
+        return None
+    if session.kind in ("decide", "screen"):
+        return settle(loaded, session_id, keep)
+    promotion = _promotion(session) if session.kind == "confirm" else None
+    return None if promotion is None else settle_confirmation(loaded, load_race(promotion), session_id, keep)
 
 
 def settle(loaded: Loaded, session_id: str, keep: bool = False) -> Race:
@@ -188,6 +198,20 @@ def load_race(identity: str) -> Race:
     ids = list(plain.pop("session_ids"))
     known = {name: plain[name] for name in Decision.__dataclass_fields__ if name in plain}
     return Race(Decision(**known), entry.id, ids)
+
+
+def _promotion(session: Session) -> str | None:
+    """Id of the last unconfirmed promotion of a confirmation's challenger under its contract and scope."""
+    mine = next(record["plan_hash"] for record in session.participants if record["role"] == "challenger")
+    for entry in reversed(evidence.entries(None, sessions.DECISION)):
+        plain = evidence.read(entry.path)
+        if (
+            (plain["outcome"], plain["confirmed"], plain["plan_hash"]) == ("promote", False, mine)
+            and plain["contract_hash"] == session.contract_hash
+            and sessions.same_scope(plain["scope"], session.scope)
+        ):
+            return entry.id
+    return None
 
 
 def _uncertain(session: Session) -> list[str]:

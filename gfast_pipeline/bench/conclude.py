@@ -8,10 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from gfast_pipeline.bench.messages import Session, Verdict, Visit
-
-TRUSTED = ("reference", "control", "incumbent", "twin")
-"""Roles whose failure says that the session, not a candidate, is wrong."""
+from gfast_pipeline.bench.messages import TRUSTED, Session, Verdict, Visit
 
 
 def conclude(

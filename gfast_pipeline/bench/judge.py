@@ -18,10 +18,11 @@ import torch
 
 from gfast_pipeline.bench import environment, gate, isolation, serial, workload
 from gfast_pipeline.bench.bay import Bay
-from gfast_pipeline.bench.conclude import TRUSTED, conclude
+from gfast_pipeline.bench.conclude import conclude
 from gfast_pipeline.bench.correctness import Proof
 from gfast_pipeline.bench.crew import Crew
 from gfast_pipeline.bench.messages import (
+    TRUSTED,
     Clock,
     Job,
     Phase,

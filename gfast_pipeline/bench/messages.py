@@ -17,6 +17,9 @@ PROTOCOL = 1
 
 KINDS = ("judge", "screen", "decide", "confirm", "peers", "noise", "serial", "ceilings", "probe", "parity")
 ROLES = ("reference", "control", "incumbent", "twin", "challenger", "peer", "submission")
+TRUSTED = ("reference", "control", "incumbent", "twin")
+"""Roles whose failure says that the session, not a candidate, is wrong."""
+
 MODES = ("official", "queued", "cold")
 GATES = (
     "policy",  # static reading of the source, before anything runs
@@ -158,7 +161,7 @@ class Usage:
     case: int
     generation: int
     peak_bytes: int
-    energy_j: float | None = None
+    energy_j: float | None = None  # of a call; not measured yet
 
 
 @dataclass

@@ -76,11 +76,6 @@ class Card:
             "driver": driver.value.decode() if known else None,
         }
 
-    def energy_j(self) -> float | None:
-        """Energy since the driver was loaded, J."""
-        used = self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong)
-        return None if used is None else used / 1000
-
     def utilization(self) -> int | None:
         """Share of the last sampling period with a kernel running, per cent."""
         if self._nvml is None:

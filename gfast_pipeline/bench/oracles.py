@@ -7,7 +7,6 @@ caller's business and does not touch float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -69,16 +68,3 @@ class Oracle:
     def y64(self, inputs: Inputs) -> Tensor:
         """The float64 answer for the whole batch, on the inputs' device."""
         return self.workload.oracle(self.model64, inputs, self.limit_bytes)
-
-    @torch.inference_mode()
-    def y64_rows(self, inputs: Inputs, batch_index: int) -> Tensor:
-        """The float64 answer (length, d_model) of one sequence: a sample of a batch too large to compute whole."""
-        x, valid = inputs
-        one = slice(batch_index, batch_index + 1)
-        if not 0 <= batch_index < x.shape[0]:
-            raise ValueError(f"batch index {batch_index} is outside 0..{x.shape[0] - 1}")
-        return self.workload.oracle(self.model64, (x[one], valid[one]), self.limit_bytes)[0]
-
-    def serial(self, inputs: Inputs) -> Iterator[tuple[int, Tensor]]:
-        """(b, float64 answer of sequence b) one after another, for cases that the plain reference cannot run."""
-        return self.workload.serial_oracle(self.state, self.case, inputs, self.device)

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gfast_pipeline.bench.messages import Session, Verdict, canonical
+from gfast_pipeline.bench.messages import TRUSTED, Session, Verdict, canonical
 from gfast_pipeline.evaluation.figures import missing_visits
 
 RACES = ("screen", "decide", "confirm")
-JUDGED = ("challenger", "peer", "submission")  # a failure of these is their own; anybody else's voids the session
 PROOF = "timed_output"  # the gate that ties the timings to right answers: without its verdict a time proves nothing
 PROVED = ("official", "budget", "anchored", "determinism", "sensitivity", "inputs_untouched", "globals_untouched")
 """Gates that a challenger must have passed on every case, in the deciding session or in the one it confirms."""
@@ -177,7 +176,7 @@ def _void(session: Session, players: Cast) -> str | None:
     """A void status, or a failure of anyone but the judged, be it the canaries' or a name that nobody knows."""
     for verdict in session.verdicts:
         role = players.records.get(verdict.participant, {}).get("role")
-        if verdict.status == "failed" and (role not in JUDGED or verdict.gate == "canaries"):
+        if verdict.status == "failed" and (role is None or role in TRUSTED or verdict.gate == "canaries"):
             return f"the session is void: {verdict.participant}, {describe(verdict)}"
     if session.status == "void":
         return f"the session is void: {session.reason or 'no reason recorded'}"

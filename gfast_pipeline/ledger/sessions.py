@@ -8,13 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gfast_pipeline.bench.messages import Session, canonical, from_plain, to_plain
+from gfast_pipeline.bench.messages import TRUSTED, Session, canonical, from_plain, to_plain
 from gfast_pipeline.ledger import evidence
 from gfast_pipeline.ledger.columns import decode_visits, encode_visits
 from gfast_pipeline.ledger.evidence import Entry, EvidenceError
 
 SESSION, DECISION = "session", "decision"
-TRUSTED = ("reference", "control", "incumbent", "twin")
 """Roles whose failure voids a session; all others are judged in it."""
 PROVING = ("screen", "decide")
 """Kinds of session in which the challenger is proved right before it is timed."""

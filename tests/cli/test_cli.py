@@ -42,6 +42,8 @@ BAD = [
     (["measure", "colours", "-c", "tiny"], "there are ceilings, noise, parity, peers, probe, serial"),
     (["measure", "serial", "-c", "tiny"], "serial_cases is empty"),
     (["show", "abc"], "no session begins with 'abc'"),
+    (["confirm", "abc", "-c", "tiny"], "no decision begins with 'abc'"),
+    (["resume", "abc", "-c", "tiny"], "no session begins with 'abc'"),
     (["bundle", "ingest", "/nonexistent.json.gz"], "/nonexistent.json.gz"),
     (["bundle", "create", "x.py", "-c", "tiny"], "name it with --candidate"),
     (["bundle", "create", "x.py", "-c", "tiny", "--kind", "confirm"], "say which with --decision"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,29 @@ def again(raced: laboratory.Race, seed: int = 4) -> str:
     session = sessions.load_session(raced.session_ids[0])
     session.seed = seed
     return sessions.append_session(session).id
+
+
+def test_a_confirmation_finds_the_promotion_that_it_confirms(loaded: Loaded):
+    first = laboratory.race(loaded, "v001", here)
+    stored = laboratory.decision_on(first.session_ids[0])
+    assert stored is not None
+    session = sessions.load_session(first.session_ids[0])
+    session.kind, session.seed = "confirm", 9
+    identity = sessions.append_session(session).id
+    assert laboratory.conclude(loaded, sessions.append_session(other_plan(session)).id) is None, "nothing it confirms"
+    if stored["outcome"] != "promote":  # a loud machine decides nothing: then this stands for the promotion
+        assert laboratory.conclude(loaded, identity) is None
+        return
+    confirmed = laboratory.conclude(loaded, identity)
+    assert confirmed is not None
+    assert confirmed.session_ids == [*first.session_ids, identity]
+    assert confirmed.decision.confirmed == (confirmed.decision.outcome == "promote")
+
+
+def other_plan(session: Session) -> Session:
+    """The same confirmation, of a plan that no decision knows."""
+    records = [{**r, "plan_hash": "p" * 64} if r["role"] == "challenger" else r for r in session.participants]
+    return dataclasses.replace(session, participants=records, seed=10)
 
 
 def test_a_result_from_elsewhere_is_taken_in_and_kept_once(loaded: Loaded):
