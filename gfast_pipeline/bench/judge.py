@@ -140,7 +140,8 @@ class Judge:
 
     def _work(self) -> None:
         session = self.session
-        generations = 1 if self.job.kind == "judge" else self.job.generations  # one process proves a plan
+        once = self.job.kind in ("judge", "serial")  # one process proves a plan, or runs it on a case of its own
+        generations = 1 if once else self.job.generations
         cells = self.job.cells or [[g, c] for g in range(generations) for c in self.job.cases]
         try:
             if self.job.kind == "serial":

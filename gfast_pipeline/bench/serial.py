@@ -33,8 +33,6 @@ def run(judge: Judge) -> None:
         if outputs:
             _compare(judge, case, outputs)
         judge.session.cells_done.append([0, case])
-    done = {tuple(cell) for cell in judge.session.cells_done}
-    judge.session.cells_missing = [[0, c] for c in judge.job.cases if (0, c) not in done]
 
 
 def _answers(judge: Judge, case: int) -> dict[str, torch.Tensor]:

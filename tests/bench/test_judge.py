@@ -323,7 +323,7 @@ def draw_weights(case, draw, seed, _calls=[]):
 
 
 def test_a_failure_of_the_judge_itself_keeps_what_was_measured_whole(tmp_path):
-    work = job("decide", race_plans(), contract())
+    work = job("decide", race_plans(), contract(ratio_gate=50.0))  # a busy host is not the matter here
     work.reference_source += FAILING
     done = run(work, tmp_path)
     session = done.session
