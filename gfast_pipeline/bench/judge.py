@@ -148,6 +148,7 @@ class Judge:
                 serial.run(self)
             else:
                 self._all_cells(cells)
+            self.afterwards()
         except Exception as error:  # ours, or the device's under the judge: what was measured whole is kept
             self._salvage(error)
         if not self.job.quick:
@@ -280,6 +281,9 @@ class Judge:
         self.session.cells_done.append([generation, case])
         self.say(f"generation {generation + 1}/{self.job.generations} case {case}: {time.perf_counter() - began:.1f} s")
         self._recover(running)
+
+    def afterwards(self) -> None:
+        """What else to measure once all cells are done, the device still leased; nothing in an ordinary session."""
 
     def after_cell(self, cell: Cell, present: list[Participant]) -> None:
         """What else to do while the participants of a cell are still built; nothing in an ordinary session."""

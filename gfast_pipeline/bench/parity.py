@@ -8,6 +8,7 @@ fixed input. Only the choice of a quiet core before each round is ours.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -19,54 +20,63 @@ import torch
 
 from gfast_pipeline.bench import workload
 from gfast_pipeline.bench.judge import Judge
-from gfast_pipeline.bench.messages import Job, Session, from_plain, to_plain
-from gfast_pipeline.bench.places import bench_zip
+from gfast_pipeline.bench.messages import Job, Plan, from_plain, to_plain
 from gfast_pipeline.bench.quiet import QuietCore
 from gfast_pipeline.bench.timing import DISTURBED
 
 WARM_UP, REPEATS, ROUNDS, SEED = 20, 100, 3, 1234 + 100_000
+PLAIN_LIMIT_S = 600
 
 
 class Parity(Judge):
     """A judge that also runs the plain loop; `measured` holds both medians (µs) and their ratio by case and plan."""
 
-    def run(self) -> Session:
-        """The session, with `measured["CASE/PLAN"]` = ours, plain, ratio."""
-        session = super().run()
-        with tempfile.TemporaryDirectory() as folder:
-            path = f"{folder}/job.json"
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(to_plain(self.job), file)
-            package = bench_zip(folder)
-            for case in self.job.cases:
-                for plan in self.job.plans:
-                    if self.stop:
-                        return session
-                    plain = _in_own_process(package, path, plan.name, case)
-                    found = [
-                        v for v in session.visits if (v.participant, v.case, v.mode) == (plan.name, case, "official")
-                    ]
-                    ours = statistics.median(statistics.median(v.event_us or [0.0]) for v in found) if found else None
-                    ratio = round(ours / plain, 4) if ours and plain else None
-                    figures = {
-                        "ours_us": ours and round(ours, 2),
-                        "plain_us": plain and round(plain, 2),
-                        "ratio": ratio,
-                    }
-                    session.measured[f"{case}/{plan.name}"] = figures
-                    self.say(f"case {case} {plan.name}: {figures}")
-        return session
+    def afterwards(self) -> None:
+        """The plain loop of every plan on every case: `measured["CASE/PLAN"]` = ours, plain, ratio."""
+        for case in self.job.cases:
+            for plan in self.job.plans:
+                if not self.stop and plan.name not in self.out:
+                    self._compare(plan, case)
+
+    def _compare(self, plan: Plan, case: int) -> None:
+        key = (plan.name, case, "official")
+        found = [v.event_us for v in self.session.visits if (v.participant, v.case, v.mode) == key and v.event_us]
+        if not found:
+            return
+        ours = statistics.median(statistics.median(events) for events in found)
+        figures: dict[str, Any] = {"ours_us": round(ours, 2)}
+        try:
+            theirs = self._in_own_process(plan, case)
+            figures |= {"plain_us": round(theirs, 2), "ratio": round(ours / theirs, 4)}
+        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            figures["error"] = str(error)[:200]
+        self.session.measured[f"{case}/{plan.name}"] = figures
+        self.say(f"case {case} {plan.name}: {figures}")
+
+    def _in_own_process(self, plan: Plan, case: int) -> float:
+        """Median µs of the plain loop, in a process on the session's rung of isolation. Raises ValueError with its last
+        words when it says no figure."""
+        uid = self.places.uid(plan.candidate_hash)
+        home = self.places.folder(f"plain-{plan.name}", uid=uid)
+        path = os.path.join(home, "job.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(to_plain(self.job), file)
+        os.chmod(path, 0o644)
+        variables = self.places.variables(home, home, int(self.target.get("threads") or 4))
+        command = [sys.executable, "-c", _CHILD, self.places.rung, str(uid), path, plan.name, str(case)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PLAIN_LIMIT_S, cwd=home, env=variables)
+        if done.returncode:
+            raise ValueError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        return float(done.stdout.split()[-1])
 
 
-def _in_own_process(package: str, job: str, name: str, case: int) -> float | None:
-    code = f"import sys; sys.path.insert(0, {package!r})\n"
-    code += "from gfast_pipeline.bench.parity import plain; plain(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, job, name, str(case)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    except subprocess.TimeoutExpired:
-        return None
-    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+_CHILD = """
+import sys
+from gfast_pipeline.bench import isolation
+isolation.apply(sys.argv[1], int(sys.argv[2]))
+from gfast_pipeline.bench.parity import plain
+plain(*sys.argv[3:])
+"""
 
 
 def plain(path: str, name: str, case: str) -> None:

@@ -35,10 +35,6 @@ _FIELDS = {
     "weights": "words",
     "flags": "words",
 }
-_PASSED_ON = (
-    *("PATH", "LD_LIBRARY_PATH", "CC", "LANG", "CUDA_HOME"),
-    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
-)
 
 
 class Lost(RuntimeError):
@@ -63,30 +59,13 @@ class Participant:
         self.home = home
         cache = places.folder(f"cache-{plan.candidate_hash[:16]}", uid=self.uid)
         ours, theirs = socket.socketpair()
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment |= {
-            "HOME": home,
-            "TMPDIR": home,
-            "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
-            "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
-            "TORCH_EXTENSIONS_DIR": os.path.join(cache, "extensions"),
-            "PYTHONPATH": places.python_path,
-            "PYTHONSAFEPATH": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
-            "OMP_NUM_THREADS": str(threads),
-            # on a CPU: glibc gives large blocks back at every free, and the page faults of the next call are noise
-            "MALLOC_MMAP_THRESHOLD_": "4000000000",
-            "MALLOC_TRIM_THRESHOLD_": "8000000000",
-            "USER": "gfast",  # torch asks for a user name, and an unnamed uid has none
-        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gfast_pipeline.bench.runner", str(theirs.fileno()), places.rung, str(self.uid)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env=places.variables(home, cache, threads),
             cwd=home,
         )
         theirs.close()

@@ -8,6 +8,11 @@ from typing import Any
 
 from gfast_pipeline.bench import isolation
 
+_PASSED_ON = (
+    *("PATH", "LD_LIBRARY_PATH", "CC", "LANG", "CUDA_HOME"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+)
+
 
 class Places:
     """Where runners of a session live: a folder for each, a compile cache for each candidate, the bench as one zip."""
@@ -28,6 +33,26 @@ class Places:
         if self.rung == "namespace":
             os.chown(path, uid, uid)
         return path
+
+    def variables(self, home: str, cache: str, threads: int) -> dict[str, str]:
+        """The cleared environment of a runner: what it may know of ours, and where it may write."""
+        ours = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return ours | {
+            "HOME": home,
+            "TMPDIR": home,
+            "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
+            "TORCH_EXTENSIONS_DIR": os.path.join(cache, "extensions"),
+            "PYTHONPATH": self.python_path,
+            "PYTHONSAFEPATH": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": str(threads),
+            # on a CPU: glibc gives large blocks back at every free, and the page faults of the next call are noise
+            "MALLOC_MMAP_THRESHOLD_": "4000000000",
+            "MALLOC_TRIM_THRESHOLD_": "8000000000",
+            "USER": "gfast",  # torch asks for a user name, and an unnamed uid has none
+        }
 
 
 def bench_zip(root: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from gfast_pipeline.bench.judge import Judge
-from gfast_pipeline.bench.messages import Session
 from gfast_pipeline.bench.participant import Participant
 from gfast_pipeline.bench.timing import Cell
 
@@ -33,11 +32,13 @@ _COMPILE = (
 class Probe(Judge):
     """A judge that also measures what the protocol itself costs."""
 
-    def run(self) -> Session:
-        """The A/A session with the probe's figures in `measured`."""
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.penalties: dict[str, list[float]] = {}
-        session = super().run()
-        measured = session.measured
+
+    def afterwards(self) -> None:
+        """The probe's own figures, into `measured`."""
+        session, measured = self.session, self.session.measured
         for name, found in self.penalties.items():
             measured[f"first_call_penalty_us/{name}"] = round(statistics.median(found), 2)
         handshakes = sorted(v.handshake_us for v in session.visits)
@@ -49,7 +50,6 @@ class Probe(Judge):
         if self.device.type == "cuda":
             measured["operations_in_flight"] = in_flight()
             measured["compile_s"] = compile_seconds()
-        return session
 
     def after_cell(self, cell: Cell, present: list[Participant]) -> None:
         """First call after a switch against the later ones, with every context alive."""

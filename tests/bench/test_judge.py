@@ -309,6 +309,35 @@ def test_a_trusted_participant_that_fails_voids_the_session(outcome):
     assert session.reason.startswith("v000 (control) failed official on case 1: ")
 
 
+BREAKS_ALONE = (
+    HONEST
+    + """
+
+_build = build
+
+
+def build(reference, case, schedule):
+    import pathlib
+
+    if "plain" in str(pathlib.Path.cwd()):
+        raise RuntimeError("not without a judge")
+    return _build(reference, case, schedule)
+"""
+)
+
+
+def test_parity_puts_a_plain_loop_beside_our_figure_and_says_why_there_is_none(tmp_path):
+    plans = [REFERENCE, plan("v001", HONEST, "peer", prove=False), plan("alone", BREAKS_ALONE, "peer", prove=False)]
+    done = run(job("parity", plans, contract(ratio_gate=50.0)), tmp_path)
+    assert done.session.status == "complete", done.session.reason
+    for name in ("reference", "v001"):
+        found = done.session.measured[f"1/{name}"]
+        assert found["ours_us"] > 0 and found["plain_us"] > 0
+        assert found["ratio"] == pytest.approx(found["ours_us"] / found["plain_us"], rel=1e-3)
+    assert done.session.measured["1/alone"]["error"] == "RuntimeError: not without a judge"
+    assert done.left == []
+
+
 FAILING = """
 
 _whole_draw = draw_weights
