@@ -111,7 +111,8 @@ def _gemm(size: int, dtype: torch.dtype, precision: str) -> Callable[[torch.devi
 
 
 def _exponentials(device: torch.device) -> float:
-    """Exponentials a second, 10¹²: the slope between 4 and 36 chained ones, so that memory traffic cancels."""
+    """Exponentials a second, 10¹²: the slope between 64 and 192 chained ones: both wait for arithmetic, so that memory traffic
+    cancels (with 4 and 36 it does not, and the rate comes out a tenth too high)."""
     x = torch.rand(1 << 24 if device.type == "cuda" else 1 << 20, device=device)
     if device.type != "cuda":
         return x.numel() / seconds(device, lambda: x.exp()) / 1e12
@@ -123,7 +124,7 @@ def _exponentials(device: torch.device) -> float:
         grid = (triton.cdiv(x.numel(), 1024),)
         return seconds(device, lambda: exponential_chain[grid](x, x.numel(), COUNT=count, BLOCK=1024), 4)  # pyright: ignore[reportArgumentType]
 
-    return 32 * x.numel() / (run(36) - run(4)) / 1e12
+    return 128 * x.numel() / (run(192) - run(64)) / 1e12
 
 
 def _null(queued: bool, nodes: int) -> Callable[[torch.device], float]:
