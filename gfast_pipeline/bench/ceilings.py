@@ -111,8 +111,10 @@ def _gemm(size: int, dtype: torch.dtype, precision: str) -> Callable[[torch.devi
 
 
 def _exponentials(device: torch.device) -> float:
-    """Exponentials a second, 10¹²: the slope between 64 and 192 chained ones: both wait for arithmetic, so that memory traffic
-    cancels (with 4 and 36 it does not, and the rate comes out a tenth too high)."""
+    """Exponentials a second, 10¹²: the slope between 64 and 192 chained ones, where arithmetic alone decides.
+
+    With 4 and 36 the shorter one waits for memory, and the rate comes out a tenth too high.
+    """
     x = torch.rand(1 << 24 if device.type == "cuda" else 1 << 20, device=device)
     if device.type != "cuda":
         return x.numel() / seconds(device, lambda: x.exp()) / 1e12
