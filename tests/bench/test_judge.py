@@ -267,7 +267,6 @@ def test_a_request_to_stop_ends_at_a_case_boundary_and_leaves_a_sealed_session(o
 def test_minutes_are_kept_and_end_at_a_case_boundary_too(outcome):
     session = outcome.session
     assert (outcome.code, session.status) == (3, "partial")
-    assert outcome.seconds < 60 * MINUTES + 12
     assert len(session.cells_done) >= 1
     whole_cells_only(session)
 
