@@ -286,16 +286,7 @@ def _refused(
         now,
         "complete",
         "refused by the static policy before anything ran",
-        participants=[
-            {
-                "name": plan.name,
-                "role": plan.role,
-                "candidate_hash": plan.candidate_hash,
-                "plan_hash": plan.plan_hash,
-                "schedules": plan.schedules,
-            }
-            for plan in plans
-        ],
+        participants=[plan.record() for plan in plans],
         cases=[case.id for case in loaded.contract.scored],
         verdicts=verdicts,
     )

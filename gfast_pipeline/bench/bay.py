@@ -84,6 +84,11 @@ class Bay:
         self.oracle = Oracle(self.module, self.case, state, self.device)
         self.oracle_seconds += time.perf_counter() - began
 
+    def draw_official_weights(self, contract: dict[str, Any]) -> None:
+        """`draw_weights` of the official draw, with the contract's seed: what is timed."""
+        official = next(draw for draw in contract["weight_draws"] if draw["name"] == "official")
+        self.draw_weights("official", official["seed"])
+
     def lay(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Put inputs at their fixed address; returns the judge's private copy."""
         for view, tensor in zip(self.inputs, tensors, strict=False):

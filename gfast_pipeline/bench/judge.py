@@ -62,16 +62,7 @@ class Judge:
             modes=list(job.modes),
             verdicts=list(job.verdicts),
         )
-        self.session.participants = [
-            {
-                "name": p.name,
-                "role": p.role,
-                "candidate_hash": p.candidate_hash,
-                "plan_hash": p.plan_hash,
-                "schedules": p.schedules,
-            }
-            for p in job.plans
-        ]
+        self.session.participants = [plan.record() for plan in job.plans]
         self.target = self.contract["target"]
         self.rows = {row["id"]: row for row in self.contract["cases"]}
         self.crew = Crew(job, self.record_verdict, say)
@@ -238,8 +229,7 @@ class Judge:
     def _cell(self, running: list[Participant], generation: int, case: int) -> None:
         began = time.perf_counter()
         bay = Bay(self.module, self.rows[case], self.contract, self.device, self.places.root, 0, True)
-        official = next(d for d in self.contract["weight_draws"] if d["name"] == "official")
-        bay.draw_weights("official", official["seed"])
+        bay.draw_official_weights(self.contract)
         attached = self.crew.attach([p for p in running if self._takes_part(p, case)], bay)
         building = Proof(bay, self.contract, lambda v: self._record_build(v, generation))
         building.build([p for p in attached if p.role != "peer"], "official", self.device.type == "cuda")
@@ -341,7 +331,8 @@ class Judge:
         work = {case: self.module.work(self.record(case)) for case in self.job.cases}
         conclude(session, self.contract, work, self.nulls, pointless=self._pointless())
         if self.failure and session.status in ("complete", "partial"):
-            session.status, session.reason = "partial", self.failure
+            # without a hole in the cells it is whole all the same: only what comes after them is lacking
+            session.status, session.reason = "partial" if session.cells_missing else "complete", self.failure
 
     def _clock(self) -> dict[str, Any]:
         return {} if self.card is None else self.card.state()

@@ -59,6 +59,16 @@ class Plan:
     def plan_hash(self) -> str:
         return digest({"candidate": self.candidate_hash, "schedules": self.schedules})
 
+    def record(self) -> dict[str, Any]:
+        """The plan as a session names its participants: everything but the source."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "candidate_hash": self.candidate_hash,
+            "plan_hash": self.plan_hash,
+            "schedules": self.schedules,
+        }
+
 
 @dataclass
 class Job:

@@ -38,8 +38,7 @@ def run(judge: Judge) -> None:
 def _answers(judge: Judge, case: int) -> dict[str, torch.Tensor]:
     """Each participant's last output, on the host."""
     bay = Bay(judge.module, judge.rows[case], judge.contract, judge.device, judge.places.root, 0, False)
-    official = next(d for d in judge.contract["weight_draws"] if d["name"] == "official")
-    bay.draw_weights("official", official["seed"])
+    bay.draw_official_weights(judge.contract)
     judge.serial_seed = secrets.randbits(62)
     outputs = {}
     for plan in judge.job.plans:
