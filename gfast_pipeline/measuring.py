@@ -81,9 +81,11 @@ def peer_times(contract_hash: str, scope: dict[str, Any], mode: str) -> dict[int
         session = None if head.rest_of is not None else sessions.load_whole(head.id)
         if session is None or session.status == "void":
             continue
-        failed = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
+        failed = {(verdict.participant, verdict.case) for verdict in session.verdicts if verdict.status == "failed"}
         for record in session.participants:
-            for case in session.cases if record["role"] == "peer" and record["name"] not in failed else ():
+            for case in session.cases if record["role"] == "peer" else ():
+                if {(record["name"], case), (record["name"], None)} & failed:
+                    continue
                 us = median_us(session, record["name"], case, mode)
                 if us is not None and (case not in found or us < found[case][1]):
                     found[case] = (record["name"], us, head.id)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gfast_pipeline.bench.bay import Bay
-from gfast_pipeline.bench.messages import Job, Verdict
+from gfast_pipeline.bench.messages import Job, Verdict, ends
 from gfast_pipeline.bench.participant import Lost, Participant
 from gfast_pipeline.bench.places import Places
 
@@ -17,11 +17,26 @@ ATTACH_LIMIT_S = 120.0
 
 
 class Crew:
-    """Starts and addresses the runners of `job`. `out` names the participants that failed or declined everything."""
+    """Starts and addresses the runners of `job`.
+
+    `out` names the participants that failed or declined everything; `skips` those that sit out a case, as (name, case).
+    """
 
     def __init__(self, job: Job, record: Callable[[Verdict], None], say: Callable[[str], None]) -> None:
         self.job, self._record, self._say = job, record, say
-        self.out = {verdict.participant for verdict in job.verdicts if verdict.status == "failed"}  # never started
+        self.out: set[str] = set()
+        self.skips: set[tuple[str, int]] = set()
+        for verdict in job.verdicts:  # what an earlier part of the session, or the policy, found
+            if verdict.status == "failed":
+                self.refuse(verdict)
+
+    def refuse(self, verdict: Verdict) -> None:
+        """Take who a verdict fails, or who declined, out: of the session, or of the verdict's case."""
+        role = next((plan.role for plan in self.job.plans if plan.name == verdict.participant), "")
+        if verdict.case is None or ends(self.job.kind, role, verdict):
+            self.out.add(verdict.participant)
+        else:
+            self.skips.add((verdict.participant, verdict.case))
 
     def muster(self, places: Places, generation: int) -> list[Participant]:
         """A fresh runner for every plan that is still in, with reference and candidate loaded.
@@ -65,8 +80,8 @@ class Crew:
     def lose(self, participant: Participant, case: int | None, lost: Lost, generation: int | None = None) -> None:
         """Put a participant out, with a verdict: a failure, or a skip where it declined."""
         status = "skipped" if lost.skip else "failed"
-        self.out.add(participant.name)
         verdict = Verdict(lost.gate, status, participant.name, case, generation=generation, reason=lost.reason)
+        self.refuse(verdict)
         self._record(verdict)
         self._say(f"{participant.name} {status} at {lost.gate}: {lost.reason}")
 

@@ -66,8 +66,7 @@ class Judge:
         self.target = self.contract["target"]
         self.rows = {row["id"]: row for row in self.contract["cases"]}
         self.crew = Crew(job, self.record_verdict, say)
-        self.out = self.crew.out
-        self.skips: set[tuple[str, int]] = set()
+        self.out, self.skips = self.crew.out, self.crew.skips
         self.paces: dict[tuple[str, int], Pace] = {}
         self.nulls: dict[tuple[int, str], float] = {}
         self.host = Host()
@@ -183,7 +182,10 @@ class Judge:
                     began = time.perf_counter()
                     if by_case and generation == 0:
                         self._prove(running, [case])
-                    self._cell(running, generation, case)
+                    if not by_case or any(p.role == "peer" and self._takes_part(p, case) for p in running):
+                        self._cell(running, generation, case)
+                    else:
+                        self.session.cells_done.append([generation, case])
                     self.slowest_cell = max(self.slowest_cell, time.perf_counter() - began)
         finally:
             for participant in running:
@@ -207,11 +209,11 @@ class Judge:
             self.shares[case] = proof.reference_share or 0.0
             for participant in provers:
                 if participant.name in proof.failed:
-                    self.out.add(participant.name)
-                    why = [
+                    failed = [
                         v for v in self.session.verdicts if (v.participant, v.status) == (participant.name, "failed")
                     ]
-                    self.say(f"case {case}: {participant.name} is refused at {why[-1].gate}: {why[-1].reason}")
+                    self.crew.refuse(failed[-1])
+                    self.say(f"case {case}: {participant.name} is refused at {failed[-1].gate}: {failed[-1].reason}")
                 if participant.name in proof.skipped:
                     self.skips.add((participant.name, case))
             self.crew.drop(provers)

@@ -116,6 +116,16 @@ class Verdict:
     reason: str = ""
 
 
+def ends(kind: str, role: str, verdict: Verdict) -> bool:
+    """Whether a failed verdict takes its author out of the whole session, not of its case alone.
+
+    A peer in a session of peers is refused case by case: it stands for a library, and that one is wrong somewhere says
+    nothing of its speed elsewhere. One that breaks a rule, does not build, or hangs is out all the same.
+    """
+    spared = kind == "peers" and role == "peer" and verdict.case is not None
+    return not spared or verdict.gate in ("policy", "build", "call")
+
+
 @dataclass
 class Visit:
     """One participant's turn in a pass: `event_us` holds one figure a timed call (CPU: wall µs), None where invalid."""

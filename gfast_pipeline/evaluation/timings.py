@@ -95,26 +95,27 @@ class TimingRow:
     visits: int
     calls: int
     host_bound: int
-    base: str
+    base: str | None
     interval: Interval | None
 
 
 def timing_rows(session: Session, base: str | None = None, *, resamples: int = 2_000) -> list[TimingRow]:
     """All that a session measured, to be shown: median µs and the paired ratio to `base`, per case on its own.
 
-    `base` is by default the incumbent, else the reference. Fewer resamples than a decision takes: nothing is decided
-    here. Raises ValueError on times that are none, and when `base` is no participant.
+    `base` is by default the incumbent, else the reference, else nobody (a serial session has neither): times without
+    ratios. Fewer resamples than a decision takes: nothing is decided here. Raises ValueError on times that are none,
+    and when `base` is no participant.
     """
     names = {str(record["role"]): str(record["name"]) for record in session.participants}
     chosen = base or names.get("incumbent") or names.get("reference")
-    if chosen is None or chosen not in {str(record["name"]) for record in session.participants}:
-        raise ValueError(f"{chosen or 'the reference'} is no participant of the session; name one as base")
+    if base is not None and base not in names.values():
+        raise ValueError(f"{base} is no participant of the session; name one as base")
     found = figures([session])
     rows = []
     for one in summaries([session]):
         try:
             interval = None
-            if one.participant != chosen:
+            if chosen is not None and one.participant != chosen:
                 pair = compare(
                     [session], one.participant, chosen, one.mode, {one.case: 1.0}, resamples=resamples, found=found
                 )

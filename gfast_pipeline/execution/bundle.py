@@ -337,21 +337,26 @@ def _holes(session: Session) -> Iterator[str]:
         cell = present.setdefault((visit.participant, visit.generation, visit.case), set())
         cell.add((visit.mode, visit.block, visit.turn))
     places = [(block, turn) for block in range(session.blocks) for turn in range(_turns(session))]
-    fallen = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
+    roles = {record["name"]: record["role"] for record in session.participants}
+    failed = [verdict for verdict in session.verdicts if verdict.status == "failed"]
+    fallen = {v.participant for v in failed if messages.ends(session.kind, roles.get(v.participant, ""), v)}
     # a skipped clock or physics gate could not tell; every other skip means that the participant declined
     declined = {
         (verdict.participant, verdict.case)
         for verdict in session.verdicts
         if verdict.status == "skipped" and verdict.gate not in ("clock", "physics")
     }
+    sat_out = declined | {(verdict.participant, verdict.case) for verdict in failed}
+    peers = [name for name, role in roles.items() if role == "peer"]
     for generation, case in _cells(session.cells_done):
-        for record in session.participants:
-            name = record["name"]
+        if session.kind == "peers" and all((name, case) in sat_out for name in peers):
+            continue  # nobody to measure reference and v000 beside
+        for name, role in roles.items():
             found = present.get((name, generation, case), set())
-            excused = name in fallen or (name, case) in declined or (name, None) in declined
-            if excused or (record["role"] == "peer" and not found):
+            excused = name in fallen or (name, case) in sat_out or (name, None) in declined
+            if excused or (role == "peer" and not found):
                 continue
-            modes = messages.measured_modes(record["role"], session.modes)
+            modes = messages.measured_modes(role, session.modes)
             wanted = [(mode, *place) for mode in modes for place in places]
             lost = [place for place in wanted if place not in found]
             if lost:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gfast_pipeline.bench.messages import Job, Plan, Session, Verdict
+from gfast_pipeline.bench.messages import Job, Plan, Session, Verdict, ends
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded
 from gfast_pipeline.contract.workload import Source
@@ -130,7 +130,7 @@ def parity(loaded: Loaded, sources: Sequence[Source], cases: Sequence[int]) -> J
     """Our official figure beside a plain loop, for the reference and some plans."""
     chosen = list(cases)
     job = _job(loaded, "parity", [REFERENCE, *(source.plan("peer", chosen) for source in sources)], chosen, [])
-    job.generations, job.modes = 2, ["official"]
+    job.generations, job.blocks, job.modes = 2, 4, ["official"]
     return job
 
 
@@ -139,7 +139,8 @@ def rest(loaded: Loaded, session: Session, identity: str, sources: dict[str, Sou
     if not session.cells_missing:
         raise JobError(f"session {identity} has nothing left to measure")
     plans = []
-    fallen = {verdict.participant for verdict in session.verdicts if verdict.status == "failed"}
+    failed = [verdict for verdict in session.verdicts if verdict.status == "failed"]
+    fallen = {verdict.participant for verdict in failed if ends(session.kind, "peer", verdict)}
     for record in session.participants:
         if record["role"] == "reference":
             plans.append(REFERENCE)

@@ -39,6 +39,10 @@ def session_view(shown: Plain) -> RenderableType:
     parts += [*_some(shown["shares"], _shares), *_some(shown["timings"], _timings), *_some(shown["phases"], _phases)]
     if shown["clocks"]:
         parts.append(_clocks(shown["clocks"]))
+    if shown["header"]["kind"] == "parity":
+        parts.append(_parity(shown["measured"]))
+    elif shown["header"]["kind"] == "probe":
+        parts.append(_figures("What the protocol costs here", shown["measured"]))
     if shown["not_run"]:
         parts.append(_list("Gates not run", shown["not_run"], "yellow"))
     return _spaced(parts)
@@ -76,10 +80,7 @@ def noise_view(shown: Plain) -> RenderableType:
 
 def ceilings_view(shown: Plain) -> RenderableType:
     """What was measured of the device, from `ceilings_plain`."""
-    table = _table("Measured on this device", ["what", "!figure"])
-    for name, figure in _flat("", shown["measured"]):
-        table.add_row(escape(name), figure)
-    return _spaced([_header(shown["header"]), table])
+    return _spaced([_header(shown["header"]), _figures("Measured on this device", shown["measured"])])
 
 
 def doctor_view(found: Plain) -> RenderableType:
@@ -230,7 +231,8 @@ def _timings(timings: list[Plain]) -> RenderableType:
     modes = list(dict.fromkeys(row["mode"] for row in timings))
     base = timings[0]["base"]
     found = {(row["case"], row["participant"], row["mode"]): row for row in timings}
-    table = _table(f"Times: median µs, and {base} ÷ participant with its 95 % interval",
+    beside = f", and {base} ÷ participant with its 95 % interval" if base else ""
+    table = _table(f"Times: median µs{beside}",
                    ["case", "participant", *(f"!{mode} µs" for mode in modes), "!calls"])  # fmt: skip
     last = None
     for case, participant in dict.fromkeys((row["case"], row["participant"]) for row in timings):
@@ -272,6 +274,32 @@ def _table(title: str, columns: Iterable[str]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for name in columns:
         table.add_column(name.removeprefix("!"), justify="right" if name.startswith("!") else "left", overflow="fold")
+    return table
+
+
+def _figures(title: str, measured: Plain) -> Table:
+    table = _table(title, ["what", "!figure"])
+    for name, figure in _flat("", measured):
+        table.add_row(escape(name), figure)
+    return table
+
+
+def _parity(measured: Plain) -> Table:
+    """Ours beside the plain loop; `host`: how much slower than the best of the session the host was while it ran."""
+    table = _table(
+        "Our official figure beside a plain restatement of the official loop",
+        ["case", "plan", "!ours µs", "!plain µs", "!ours ÷ plain", "!host, ours", "!host, plain"],
+    )
+    rows = [(int(key.partition("/")[0]), key.partition("/")[2], found)
+            for key, found in measured.items() if "/" in key and isinstance(found, Mapping)]  # fmt: skip
+    for number, name, found in sorted(rows, key=lambda row: row[0]):
+        case = str(number)
+        if "error" in found:
+            table.add_row(case, escape(name), "–", escape(found["error"]))
+        elif "ratio" in found:
+            slow = (f"{found[side]:.3f}" if side in found else "–" for side in ("ours_host", "plain_host"))
+            ratio_text = f"{found['ratio']:.3f}"
+            table.add_row(case, escape(name), us(found["ours_us"]), us(found["plain_us"]), ratio_text, *slow)
     return table
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.sessions import HONEST, IDENTITY, REFERENCE, contract, job, plan, run
+from gfast_pipeline.bench.messages import Verdict
+from tests.bench.sessions import HONEST, IDENTITY, REFERENCE, TINY, contract, job, plan, run
 
 BREAKS_ALONE = (
     HONEST
@@ -31,6 +32,7 @@ def test_parity_puts_a_plain_loop_beside_our_figure_and_says_why_there_is_none(t
         found = done.session.measured[f"1/{name}"]
         assert found["ours_us"] > 0 and found["plain_us"] > 0
         assert found["ratio"] == pytest.approx(found["ours_us"] / found["plain_us"], rel=1e-3)
+        assert found["ours_host"] >= 1 and found["plain_host"] >= 1
     assert done.session.measured["1/alone"]["error"] == "RuntimeError: not without a judge"
     assert done.left == []
 
@@ -67,3 +69,30 @@ def race_plans():
         plan("twin", IDENTITY, "twin", prove=False),
         plan("v001_fused_qkv_sdpa", HONEST),
     ]
+
+
+WRONG_ON_CASE_1 = HONEST.replace("return final_norm(x)", "return (1 if case.id == 2 else 1.5) * final_norm(x)")
+
+
+def test_a_peer_refused_on_one_case_is_measured_on_the_others(tmp_path):
+    assert WRONG_ON_CASE_1 != HONEST
+    rules = contract(TINY, {**TINY, "batch": 3}, ratio_gate=50.0)
+    done = run(job("peers", [REFERENCE, plan("library", WRONG_ON_CASE_1, "peer")], rules), tmp_path)
+    session = done.session
+    failed = {(v.participant, v.case, v.gate) for v in session.verdicts if v.status == "failed"}
+    assert failed == {("library", 1, "official")}
+    assert {(v.case, v.generation) for v in session.visits if v.participant == "library"} == {(2, 0), (2, 1)}
+    assert {v.case for v in session.visits} == {2}, "without a peer a case is not measured at all"
+    assert (session.status, session.cells_missing) == ("complete", [])
+
+
+def test_the_rest_of_a_peers_session_knows_what_was_refused_where(tmp_path):
+    rules = contract(TINY, {**TINY, "batch": 3}, ratio_gate=50.0)
+    work = job("peers", [REFERENCE, plan("library", HONEST, "peer", prove=False)], rules)
+    work.cells = [[1, 1], [1, 2]]
+    work.verdicts = [Verdict("anchored", "failed", "library", 1, reason="off")]
+    done = run(work, tmp_path)
+    assert {(v.case, v.generation) for v in done.session.visits if v.participant == "library"} == {(2, 1)}
+    work.verdicts = [Verdict("call", "failed", "library", 1, reason="it hung")]
+    done = run(work, tmp_path)
+    assert not [v for v in done.session.visits if v.participant == "library"], "who hung is out of all of it"

@@ -54,6 +54,17 @@ def test_a_peer_that_failed_a_gate_or_a_void_session_is_nobodys_best(loaded: Loa
     assert measuring.peer_times(loaded.hash, SCOPE, "official")[1][0] == "right"
 
 
+def test_a_peer_refused_on_one_case_is_still_the_best_on_another(loaded: Loaded):
+    mixed = peers(loaded, {"compiled": {1: 10.0, 2: 50.0}, "captured": {1: 80.0, 2: 60.0}})
+    mixed.verdicts = [Verdict("anchored", "failed", "compiled", 1, reason="off")]
+    sessions.append_session(mixed)
+    assert measuring.best_peers(loaded, SCOPE) == {"captured": [1], "compiled": [2]}
+    mixed.verdicts = [Verdict("policy", "failed", "compiled", reason="imports os")]
+    mixed.contract_hash = "another"
+    sessions.append_session(mixed)
+    assert measuring.peer_times("another", SCOPE, "official")[2][0] == "captured"
+
+
 def test_the_best_peer_stands_beside_a_session_without_peers_and_only_there(loaded: Loaded):
     identity = sessions.append_session(peers(loaded, {"captured": {1: 80.0, 7: 3.0}})).id
     race = peers(loaded, {"captured": {1: 80.0}}, kind="decide", cases=[1])

@@ -173,3 +173,13 @@ def test_ceilings_show_every_figure_also_nested_ones():
     text = drawn(ceilings_view(ceilings_plain(one, "abc")))
     for word in ("copy_tb_s", "4.123", "null_us.1/official", "9.4", "rung", "1.6, 1.8"):
         assert word in text, word
+
+
+def test_parity_shows_both_figures_and_the_speed_of_the_host_beside_their_ratio():
+    one = session(kind="parity", generations=2, blocks=2)
+    figures = {"ours_us": 754.43, "plain_us": 690.91, "ratio": 1.0919, "ours_host": 1.073, "plain_host": 1.008}
+    one.measured = {"13/sdpa": {"error": "RuntimeError: no"}, "1/sdpa": figures, "null_us": {"1/official": 9.4}}
+    text = drawn(session_view(session_plain(one, identity="abc")))
+    for word in ("ours ÷ plain", "754.4", "690.9", "1.092", "1.073", "1.008", "RuntimeError: no"):
+        assert word in text, word
+    assert text.index("754.4") < text.index("RuntimeError: no"), "in the order of the cases"
