@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run test lint acceptance bench
+.PHONY: run test lint acceptance bench bundles
 
 run: $(STAMP)  ## prove, race and confirm a candidate on this machine's CPU; evidence in a folder of its own
 	GFAST_WAREHOUSE=warehouse/runs/$$(date -u +%Y%m%dT%H%M%SZ) $(BIN)/gfast race v001 --contract cpu_fp32
@@ -23,7 +23,7 @@ acceptance: test  ## and the whole pipeline, driven from outside
 # One sealed file a session, each to be run with `python FILE run OUT` where the card is, in this order.
 BUNDLES := warehouse/bundles
 SEAL := $(BIN)/gfast bundle create --contract h200_fp32
-bench: $(STAMP)  ## seal the sessions that make up the evidence of the H200
+bundles: $(STAMP)  ## seal the sessions that make up the evidence of the H200
 	rm -rf $(BUNDLES) && mkdir -p $(BUNDLES)
 	$(SEAL) $(BUNDLES)/1_ceilings.py --kind ceilings
 	$(SEAL) $(BUNDLES)/2_probe.py --kind probe --candidate v003 --candidate v002 --cases 2,8,13
@@ -35,12 +35,15 @@ bench: $(STAMP)  ## seal the sessions that make up the evidence of the H200
 	for peer in sdpa_fp16_graph encoder_layer_native compile_default compile_reduce_overhead compile_max_autotune; do \
 	  $(SEAL) $(BUNDLES)/8_peer_$$peer.py --kind peers --candidate $$peer; done
 
+bench: $(STAMP)  ## how fast the ledger is, a million samples: medians and intervals
+	$(BIN)/python -m tests.benchmarks.ledger
+
 # torch's CUDA build insists on the triton of its own release, its CPU build on none: where only the former is to be
 # had, triton follows torch, which is said aloud and stands in every session's scope.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,dev]" || { \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench,pipeline,plots,dev]" || { \
 	  echo "The pinned set does not resolve here; trying again with the triton that this torch asks for." >&2; \
 	  grep -v '^triton==' constraints.txt > .venv/constraints.txt && \
-	  $(BIN)/pip install --quiet --disable-pip-version-check -c .venv/constraints.txt -e ".[bench,dev]"; }
+	  $(BIN)/pip install --quiet --disable-pip-version-check -c .venv/constraints.txt -e ".[bench,pipeline,plots,dev]"; }
 	touch $@
