@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run test lint acceptance bench bundles
+.PHONY: run ui test lint acceptance bench bundles
 
-run: $(STAMP)  ## prove, race and confirm a candidate on this machine's CPU; evidence in a folder of its own
-	GFAST_WAREHOUSE=warehouse/runs/$$(date -u +%Y%m%dT%H%M%SZ) $(BIN)/gfast race v001 --contract cpu_fp32
+run: $(STAMP)  ## the whole lineage on this machine's CPU, from candidate files to the compiled submission
+	$(BIN)/gfast run --contract cpu_fp32
+
+ui: $(STAMP)  ## Dagster at http://localhost:3000, its sensors running: a candidate file that lands is judged and raced
+	DAGSTER_HOME=$(or $(GFAST_WAREHOUSE),$(CURDIR)/warehouse) PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/dg dev $(if $(PORT),--port $(PORT))
 
 test: lint  ## what every change must pass
 	$(BIN)/python -m pytest -m "not gpu and not acceptance"

@@ -1,4 +1,4 @@
-"""The command line: judge, race, show, noise, measure, bundle, doctor, beside what `cli_contract` brings.
+"""The command line: judge, race, show, noise, measure, bundle, doctor, beside what the other `cli_` modules bring.
 
 A door without logic. Exit codes: 0 done (a rejection is an answer too), 1 refused with one message, 2 wrong usage, 3
 the candidate or its session is invalid.
@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from gfast_pipeline import laboratory, measuring
+from gfast_pipeline import cli_ledger, cli_pipeline, laboratory, measuring
 from gfast_pipeline.bench.messages import Job, Session
 from gfast_pipeline.cli_contract import AsJson, approve, contract_app, reference_app
 from gfast_pipeline.contract.errors import GfastError
@@ -40,6 +40,8 @@ app.add_typer(contract_app, name="contract")
 app.add_typer(reference_app, name="reference")
 app.add_typer(bundle_app, name="bundle")
 app.command()(approve)
+cli_pipeline.register(app)
+cli_ledger.register(app)
 
 Contract = Annotated[str, typer.Option("--contract", "-c", help="The contract, as NAME or WORKLOAD/NAME.")]
 Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="A candidate: v007, or its full name.")]
@@ -243,6 +245,8 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Check a sealed result against contract and files, keep it as evidence, and decide where it decides."""
+    from gfast_pipeline.defs import publish
+
     with refusals():
         session, remarks = bundle.ingest(result)
         for remark in remarks:
@@ -251,6 +255,7 @@ def ingest(
         loaded = laboratory.approved(f"{session.workload}/{session.contract_name}")
         first = sessions.root(identity)
         raced = laboratory.conclude(loaded, first, keep=True)
+        publish.everything()  # shown in Dagster without a run
         if raced is not None:
             _show_race(raced, as_json)
         else:

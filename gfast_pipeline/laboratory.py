@@ -10,17 +10,23 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gfast_pipeline.bench.messages import Job, Session, Verdict, digest
+from gfast_pipeline.bench.messages import Job, Session, Verdict, canonical, digest
 from gfast_pipeline.contract import approval
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded, load
-from gfast_pipeline.contract.workload import Source
+from gfast_pipeline.contract.workload import Source, read_source
+from gfast_pipeline.evaluation.bootstrap import Interval
 from gfast_pipeline.evaluation.decision import Decision, confirm, decide
+from gfast_pipeline.evaluation.timings import CaseRow
 from gfast_pipeline.evaluation.validity import describe
 from gfast_pipeline.execution import jobs, local
 from gfast_pipeline.generation.verdicts import static_verdicts
 from gfast_pipeline.ledger import evidence, sessions
+from gfast_pipeline.ledger.sessions import Incumbent
 from gfast_pipeline.measuring import Run, best_peers
+from gfast_pipeline.selection import archive
+from gfast_pipeline.selection import incumbent as titles
+from gfast_pipeline.submission import compile as compiler
 
 
 class LaboratoryError(GfastError):
@@ -73,7 +79,7 @@ def refuse_edit(loaded: Loaded, source: Source) -> None:
 
 def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
     """Who holds the title in a scope: the last confirmed promotion, else v000. Raises when its file has changed."""
-    held = None if scope is None else sessions.incumbent(None, loaded.hash, scope)
+    held = _title(loaded.hash, scope)
     if held is None:
         return loaded.workload.candidate("v000")
     source = loaded.workload.candidate(held.name)
@@ -84,6 +90,15 @@ def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
     return source
 
 
+def _title(contract_hash: str, scope: dict[str, Any] | None) -> Incumbent | None:
+    """The last confirmed promotion of the scope that nobody withdrew."""
+    return (
+        titles.incumbent(contract_hash, scope, titles.stored_decisions(), titles.stored_withdrawals(contract_hash))
+        if scope
+        else None
+    )
+
+
 def last_scope(loaded: Loaded) -> dict[str, Any] | None:
     """The scope of the newest session under this contract: where a sealed bundle most likely goes."""
     heads = sessions.list_sessions(contract_hash=loaded.hash)
@@ -91,10 +106,16 @@ def last_scope(loaded: Loaded) -> dict[str, Any] | None:
 
 
 def race(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> Race:
-    """One deciding session of a candidate beside the incumbent (or `against`), or a screen on a profile's cases.
+    """One deciding session of a candidate beside the incumbent (or `against`), or a screen on a profile's cases, and
+    the decision on it.
 
     An earlier uncertain race of the same two plans is pooled with this one; a third is refused by the decision's rule.
     """
+    return settle(loaded, challenge(loaded, name, run, profile, against))
+
+
+def challenge(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> str:
+    """The session of a race, not yet decided on: its id."""
     scope = local.examine(loaded.contract.target.device)["scope"]
     kind = "screen" if profile else "decide"
     challenger, other = contestants(loaded, name, against, scope)
@@ -103,7 +124,7 @@ def race(loaded: Loaded, name: str, run: Run, profile: str | None = None, agains
         session = _refused(loaded, challenger, verdicts, kind, other)
     else:
         session = run(_race_job(loaded, kind, challenger, other, verdicts, profile))
-    return settle(loaded, sessions.append_session(session).id)
+    return sessions.append_session(session).id
 
 
 def racing_job(loaded: Loaded, kind: str, name: str, profile: str | None, against: str | None) -> Job:
@@ -173,7 +194,8 @@ def confirmation(loaded: Loaded, raced: Race, run: Run) -> Race:
 
 
 def confirm_job(loaded: Loaded, raced: Race) -> Job:
-    """The job of a confirmation. Raises LaboratoryError when there is no promotion to confirm."""
+    """The job of a confirmation: with the best peer of each case, and the submission that would ship if it confirms.
+    Raises LaboratoryError when there is no promotion to confirm."""
     if raced.decision.outcome != "promote":
         raise LaboratoryError(f"decision {raced.decision_id} is no promotion: {raced.decision.reason}")
     challenger = loaded.workload.candidate(raced.decision.challenger)
@@ -181,7 +203,10 @@ def confirm_job(loaded: Loaded, raced: Race) -> Job:
     control = loaded.workload.candidate("v000")
     best = best_peers(loaded, raced.decision.scope)
     verdicts = static_verdicts(loaded, challenger)
-    return jobs.race(loaded, "confirm", challenger, other, control, verdicts, peers=best)
+    job = jobs.race(loaded, "confirm", challenger, other, control, verdicts, peers=best)
+    made = compiler.portfolio(loaded, archive.holders(loaded, raced.decision.scope), challenger)
+    job.plans.append(compiler.plan(*compiler.compile_to(loaded, made, compiler.path_for(loaded))))
+    return job
 
 
 def settle_confirmation(loaded: Loaded, raced: Race, session_id: str, keep: bool = False) -> Race:
@@ -197,14 +222,42 @@ def load_race(identity: str) -> Race:
     plain = dict(evidence.read(entry.path))
     ids = list(plain.pop("session_ids"))
     known = {name: plain[name] for name in Decision.__dataclass_fields__ if name in plain}
+    for name in ("shown", "queued", "noise", "noise_queued", "health", "ratio_to_reference"):
+        if known.get(name) is not None:
+            known[name] = Interval(**known[name])
+    known["cases"] = [CaseRow(**row) for row in known.get("cases", [])]
     return Race(Decision(**known), entry.id, ids)
+
+
+def recompute_decision(identity: str) -> list[str]:
+    """A stored decision computed again from its sessions and contract: every field that differs, in words.
+
+    Where contract or files are no longer what they were, says so instead: such a decision can be read, not repeated.
+    """
+    raced = load_race(identity)
+    stored = raced.decision
+    try:
+        loaded = load(f"{stored.workload}/{stored.contract_name}")
+    except GfastError as error:
+        return [f"decision {identity}: cannot be computed again: {error}"]
+    if loaded.hash != stored.contract_hash:
+        return [f"decision {identity}: cannot be computed again: its contract has changed since"]
+    found = [sessions.load_whole(one) for one in raced.session_ids]
+    deciding, confirming = ([s for s in found if (s.kind == "confirm") is wanted] for wanted in (False, True))
+    again = confirm(deciding, confirming[-1], loaded.plain) if confirming else decide(deciding, loaded.plain)
+    mine, theirs = stored.plain(), again.plain()
+    return [
+        f"decision {identity}: {name} is recorded as {mine[name]!r} and computed as {theirs[name]!r}"
+        for name in theirs
+        if canonical([mine[name]]) != canonical([theirs[name]])
+    ]
 
 
 def _promotion(session: Session) -> str | None:
     """Id of the last unconfirmed promotion of a confirmation's challenger under its contract and scope."""
     mine = next(record["plan_hash"] for record in session.participants if record["role"] == "challenger")
     for entry in reversed(evidence.entries(None, sessions.DECISION)):
-        plain = evidence.read(entry.path)
+        plain = sessions.payload(entry)
         if (
             (plain["outcome"], plain["confirmed"], plain["plan_hash"]) == ("promote", False, mine)
             and plain["contract_hash"] == session.contract_hash
@@ -218,7 +271,7 @@ def _uncertain(session: Session) -> list[str]:
     """Ids of the sessions of the last decision on these plans, when that was uncertain and rests on one race."""
     mine = {record["role"]: record["plan_hash"] for record in session.participants}
     for entry in reversed(evidence.entries(None, sessions.DECISION)):
-        plain = evidence.read(entry.path)
+        plain = sessions.payload(entry)
         if plain["contract_hash"] != session.contract_hash or not sessions.same_scope(plain["scope"], session.scope):
             continue
         if plain["plan_hash"] != mine.get("challenger"):
@@ -234,7 +287,7 @@ def _uncertain(session: Session) -> list[str]:
 
 def _store(loaded: Loaded, decision: Decision, session_ids: list[str], keep: bool) -> Race:
     """Append a decision; `for_title` only where it beat the holder: beating a lesser plan takes nothing."""
-    held = sessions.incumbent(None, loaded.hash, decision.scope) if decision.scope else None
+    held = _title(loaded.hash, decision.scope)
     holder = held.name if held is not None else loaded.workload.candidate("v000").name
     plain = {**decision.plain(), "session_ids": session_ids, "for_title": decision.incumbent == holder}
     entry = sessions.append_decision(plain)
@@ -293,16 +346,46 @@ def _refused(
 
 
 def sources(loaded: Loaded) -> dict[str, Source]:
-    """Every candidate and peer file of the workload by its hash."""
+    """Every candidate and peer file of the workload by its hash, and the compiled submission."""
     shop = loaded.workload
     peers = [shop.peer(path.stem) for path in sorted((shop.folder / "peers").glob("*.py"))]
-    return {source.sha256: source for source in [*shop.candidates(), *peers]}
+    compiled = compiler.path_for(loaded)
+    shipped = [read_source(compiled)] if compiled.is_file() else []
+    return {source.sha256: source for source in [*shop.candidates(), *peers, *shipped]}
 
 
 def decision_on(session_id: str) -> dict[str, Any] | None:
     """The last stored decision that rests on this session, as plain values."""
-    for entry in reversed(evidence.entries(None, sessions.DECISION)):
-        plain = evidence.read(entry.path)
-        if session_id in plain.get("session_ids", []):
-            return plain
+    return next((plain for _, plain in _decisions_on(session_id)), None)
+
+
+def decision_id_on(session_id: str, confirmed: bool | None = None) -> str | None:
+    """Id of the last stored decision that rests on this session; `confirmed` False: of the race alone, True: with a
+    confirmation."""
+    for identity, plain in _decisions_on(session_id):
+        pooled = any(one.get("kind") == "confirm" for one in plain.get("sessions", []))
+        if confirmed is None or pooled is confirmed:
+            return identity
     return None
+
+
+def settled_on(loaded: Loaded, session_id: str) -> Race:
+    """The decision on a deciding session: the stored one, or where there is none, made now and stored."""
+    identity = decision_id_on(session_id, confirmed=False)
+    return load_race(identity) if identity is not None else settle(loaded, session_id)
+
+
+def for_title(decision_id: str) -> bool:
+    """Whether a stored decision was against the holder of the title."""
+    return sessions.payload(evidence.find(decision_id, None, sessions.DECISION)).get("for_title", True) is True
+
+
+def confirmation_of(raced: Race) -> Race | None:
+    """The stored decision that pools a race with its confirmation; None where there is none yet."""
+    identity = decision_id_on(raced.session_ids[-1], confirmed=True)
+    return None if identity is None else load_race(identity)
+
+
+def _decisions_on(session_id: str) -> list[tuple[str, dict[str, Any]]]:
+    found = [(entry.id, sessions.payload(entry)) for entry in evidence.entries(None, sessions.DECISION)]
+    return [(identity, plain) for identity, plain in reversed(found) if session_id in plain.get("session_ids", [])]

@@ -1,7 +1,8 @@
 """What this device can do at best, measured: copy and L2 bandwidth, GEMM rate by precision, exponentials, launches.
 
 Ceilings route and raise questions; they give no verdicts (limits, from the datasheet, do that). Random data only: zeros
-run faster than any real input. Rates in TFLOP/s, TB/s and 10¹²/s; launch costs in µs.
+run faster than any real input. Rates in TFLOP/s, TB/s and 10¹²/s; launch costs and L2 round trips in µs. On a CPU with
+the contract's threads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gfast_pipeline.bench import environment
 from gfast_pipeline.bench.messages import Clock, Job, Phase, Session, digest, to_plain
 from gfast_pipeline.bench.workload import apply_precision
 
-REPEATS = 9
+REPEATS = {"cuda": 9, "cpu": 25}
 
 
 class Ceilings:
@@ -56,7 +57,8 @@ class Ceilings:
             began = time.perf_counter()
             card = environment.card(device)
             for name, measure in (_CUDA if device.type == "cuda" else _CPU).items():
-                session.measured[name] = round(measure(device), 4)
+                # Digits, not decimals: a CPU's rates are small.
+                session.measured[name] = float(f"{measure(device):.5g}")
                 self.say(f"{name} {session.measured[name]:.4g}")
                 session.clocks.append(Clock(None, None, None, **(card.state() if card else {})))
             session.phases.append(Phase("timing", round(time.perf_counter() - began, 2)))
@@ -66,11 +68,13 @@ class Ceilings:
 
 
 def seconds(device: torch.device, call: Callable[[], Any], inner: int = 1) -> float:
-    """Median seconds of `call` ÷ inner over REPEATS, after two warm-ups; by events on CUDA, by wall on a CPU."""
+    """Seconds of `call` ÷ inner over REPEATS, after two warm-ups: on CUDA the median, by events; on a CPU the least, by
+    wall, as other work beside can only slow it: in a busy minute the median gave half the rate.
+    """
     for _ in range(2):
         call()
     found = []
-    for _ in range(REPEATS):
+    for _ in range(REPEATS[device.type]):
         if device.type == "cuda":
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
@@ -84,7 +88,7 @@ def seconds(device: torch.device, call: Callable[[], Any], inner: int = 1) -> fl
             for _ in range(inner):
                 call()
             found.append((time.perf_counter() - began) / inner)
-    return statistics.median(found)
+    return statistics.median(found) if device.type == "cuda" else min(found)
 
 
 def _copy(nbytes: int, inner: int) -> Callable[[torch.device], float]:
@@ -130,9 +134,11 @@ def _exponentials(device: torch.device) -> float:
 
     With 4 and 36 the shorter one waits for memory, and the rate comes out a tenth too high.
     """
-    x = torch.rand(1 << 24 if device.type == "cuda" else 1 << 20, device=device)
-    if device.type != "cuda":
-        return x.numel() / seconds(device, lambda: x.exp()) / 1e12
+    if device.type != "cuda":  # in the cache, into memory that is there: arithmetic alone here too
+        x = torch.rand(1 << 16)
+        y = torch.empty_like(x)
+        return x.numel() / seconds(device, lambda: torch.exp(x, out=y), 16) / 1e12
+    x = torch.rand(1 << 24, device=device)
     import triton
 
     from gfast_pipeline.bench.spin import exponential_chain
@@ -142,6 +148,27 @@ def _exponentials(device: torch.device) -> float:
         return seconds(device, lambda: exponential_chain[grid](x, x.numel(), COUNT=count, BLOCK=1024), 4)  # pyright: ignore[reportArgumentType]
 
     return 128 * x.numel() / (run(192) - run(64)) / 1e12
+
+
+def _l2_trip(device: torch.device) -> float:
+    """µs from one load that L2 answers to the next that needs its answer: the slope between 1,024 and 5,120 of them.
+
+    The least that one phase of a running kernel waits for another's result. One thread follows one random cycle through
+    all lines of 8 MiB, past the L1, so that near and far halves of the L2 come as they do.
+    """
+    from gfast_pipeline.bench.spin import pointer_chase
+
+    line, lines = 32, (8 << 20) // 128  # words, lines of 128 bytes
+    order = torch.randperm(lines) * line
+    following = torch.zeros(lines * line, dtype=torch.int32)
+    following[order] = order.roll(-1).to(torch.int32)
+    chain, end = following.to(device), torch.zeros(1, dtype=torch.int32, device=device)
+    chain.mul_(1)  # written last by the device: L2 holds it, the copy from the host went past it
+
+    def run(count: int) -> float:
+        return seconds(device, lambda: pointer_chase[(1,)](chain, end, COUNT=count, num_warps=1), 2)  # pyright: ignore[reportCallIssue]
+
+    return (run(5120) - run(1024)) / 4096 * 1e6
 
 
 def _null(queued: bool, nodes: int) -> Callable[[torch.device], float]:
@@ -183,6 +210,7 @@ _CUDA: dict[str, Callable[[torch.device], float]] = {
     "gemm_bfloat16_tflops": _gemm(8192, _B16, "high"),
     "gemm_float64_tflops": _gemm(4096, _F64, "high"),
     "exponentials_t_s": _exponentials,
+    "l2_trip_us": _l2_trip,
     "null_official_us": _null(False, 0),
     "null_queued_us": _null(True, 0),
     "graph_1_official_us": _null(False, 1),

@@ -21,3 +21,12 @@ def scale(x_pointer, y_pointer, size, factor, BLOCK: tl.constexpr):
     """y = factor·x: a kernel to time the compiler with."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_pointer + index, tl.load(x_pointer + index, index < size) * factor, index < size)
+
+
+@triton.jit
+def pointer_chase(next_pointer, end_pointer, COUNT: tl.constexpr):
+    """Follow `COUNT` links from place 0, each load needing the one before it and asked of L2 (.cg: not of L1)."""
+    place = tl.load(next_pointer, cache_modifier=".cg")
+    for _ in range(COUNT):
+        place = tl.load(next_pointer + place, cache_modifier=".cg")
+    tl.store(end_pointer, place)

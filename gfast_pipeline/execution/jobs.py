@@ -15,7 +15,13 @@ from gfast_pipeline.contract.workload import Source
 REFERENCE = Plan("reference", "reference", None, "reference")
 
 
-PROVED = {("decide", "challenger"), ("screen", "challenger"), ("peers", "peer"), ("judge", "challenger")}
+PROVED = {
+    ("decide", "challenger"),
+    ("screen", "challenger"),
+    ("confirm", "submission"),
+    ("peers", "peer"),
+    ("judge", "challenger"),
+}
 """(kind, role) that go through the correctness phase, which comes before the first cell."""
 
 

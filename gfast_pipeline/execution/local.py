@@ -49,6 +49,9 @@ def run(job: Job, say: Callable[[float, str], None], minutes: float | None = Non
                     raise
                 interrupted = True
                 process.send_signal(signal.SIGINT)
+            except BaseException:  # whoever listens gave up, or was interrupted in its own way: no bench is left behind
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         code = process.wait()
         words = spoken.read_text(encoding="utf-8", errors="replace").strip()
         if not out.is_file():

@@ -1,7 +1,8 @@
 """The log as files: append, list, read, verify, keep. One immutable `<utc>-<kind>-<sha12>.json.gz` an event.
 
-Content is canonical JSON {"kind", "utc", "payload"}; the name carries the head of its sha256, so that a file proves
-itself. Order is the order of names. Knows nothing of what the payloads mean, and nothing of the database.
+Content is canonical JSON {"kind", "utc", "payload"} and, where a run said so, {"origin"}; the name carries the head of
+its sha256, so that a file proves itself. Order is the order of names. Knows nothing of what the payloads mean, and
+nothing of the database.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +27,9 @@ from gfast_pipeline.bench.messages import canonical
 
 MAX_BYTES = 1_000_000
 """Most bytes of one file, compressed: kept evidence is tracked by git."""
+
+origin: ContextVar[dict[str, str] | None] = ContextVar("origin", default=None)
+"""What appends for the time being, as {"run": id, "asset": key or ""}; None is not recorded, and reads as `ingest`."""
 
 _UTC = "%Y%m%dT%H%M%S.%fZ"
 _NAME = re.compile(r"(?P<utc>\d{8}T\d{6}\.\d{6}Z)-(?P<kind>[a-z][a-z0-9_]*)-(?P<sha>[0-9a-f]{12})\.json\.gz")
@@ -47,6 +52,15 @@ class Entry:
     @property
     def name(self) -> str:
         return self.path.name
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A file whose content and name belong together: sha256 (hex) and size (bytes) of its content, and the content."""
+
+    sha256: str
+    bytes: int
+    content: dict[str, Any]
 
 
 def warehouse() -> Path:
@@ -75,15 +89,16 @@ def append(kind: str, payload: dict[str, Any], root: Path | None = None, *, utc:
 
     The time is now, moved past the last entry of `root` where a clock went back: order of names is order of events.
     Raises EvidenceError on a kind that is no name, on NaN or what JSON cannot hold, on a file above MAX_BYTES, and
-    where the name is taken: nothing is ever overwritten.
+    where the name is taken: nothing is ever overwritten. What `origin` holds is stored beside the payload.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise EvidenceError(f"kind {kind!r}: use lower-case letters, digits and underscores")
     folder = local_root() if root is None else root
     folder.mkdir(parents=True, exist_ok=True)
     stamp = _stamp(folder) if utc is None else utc.astimezone(UTC).strftime(_UTC)
+    said = origin.get()
     try:
-        content = canonical({"kind": kind, "utc": stamp, "payload": payload})
+        content = canonical({"kind": kind, "utc": stamp, "payload": payload} | ({"origin": said} if said else {}))
     except (ValueError, TypeError) as error:
         where = _unfit(payload, "payload") or "payload"
         raise EvidenceError(f"{kind}: {where} cannot be stored ({error}); record what failed as null") from None
@@ -124,7 +139,12 @@ def read(path: Path) -> dict[str, Any]:
 
     Raises EvidenceError naming the file and the remedy when it is missing, truncated or edited.
     """
-    return _content(path)[1]["payload"]
+    return content(path)["payload"]
+
+
+def content(path: Path) -> dict[str, Any]:
+    """As `read`, the whole content: kind, utc, payload, and origin where a run appended it."""
+    return prove(path).content
 
 
 def chain(folders: Sequence[Path] | None = None) -> str:
@@ -134,7 +154,7 @@ def chain(folders: Sequence[Path] | None = None) -> str:
     """
     total = hashlib.sha256()
     for entry in entries(folders):
-        total.update({_content(path)[0] for path in entry.copies}.pop().encode())
+        total.update({prove(path).sha256 for path in entry.copies}.pop().encode())
     return total.hexdigest()
 
 
@@ -157,7 +177,7 @@ def keep(identity: str) -> Entry:
     The local copy stays: checking out a commit without the tracked one must not lose evidence. Raises EvidenceError.
     """
     entry = find(identity)
-    _content(entry.path)
+    prove(entry.path)
     target = kept_root() / entry.name
     if target not in entry.copies:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,8 +185,8 @@ def keep(identity: str) -> Entry:
     return find(entry.name)
 
 
-def _content(path: Path) -> tuple[str, dict[str, Any]]:
-    """(sha256 of the content, content), proved."""
+def prove(path: Path) -> Proved:
+    """One file, read and proved. Raises EvidenceError as `read`."""
     parts = _parsed(path)
     remedy = (
         "evidence is never changed: restore it from version control or the bundle it came with, or delete this copy"
@@ -182,11 +202,14 @@ def _content(path: Path) -> tuple[str, dict[str, Any]]:
         raise EvidenceError(
             f"{path}: edited, its content has sha256 {sha[:12]} and its name says {parts['sha']}; {remedy}"
         )
-    content = json.loads(raw)
+    try:
+        content = json.loads(raw)
+    except ValueError as error:
+        raise EvidenceError(f"{path}: no JSON ({error}); {remedy}") from None
     written = (content.get("utc"), content.get("kind")) if isinstance(content, dict) else (None, None)
     if written != (parts["utc"], parts["kind"]):
         raise EvidenceError(f"{path}: renamed, it was {written[0]}-{written[1]}; give it its name back")
-    return sha, content
+    return Proved(sha, len(raw), content)
 
 
 def _parsed(path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +15,6 @@ from gfast_pipeline.ledger.columns import decode_visits, encode_visits
 from gfast_pipeline.ledger.evidence import Entry, EvidenceError
 
 SESSION, DECISION = "session", "decision"
-"""Roles whose failure voids a session; all others are judged in it."""
 PROVING = ("screen", "decide")
 """Kinds of session in which the challenger is proved right before it is timed."""
 
@@ -63,8 +63,15 @@ def append_session(session: Session, root: Path | None = None, *, utc: datetime 
 
 
 def load_session(identity: str, folders: Sequence[Path] | None = None) -> Session:
-    """The session whose id, or file name, begins with `identity`. Raises EvidenceError on none, several or damage."""
+    """The session whose id, or file name, begins with `identity`; to be read, not changed: it is shared. Raises
+    EvidenceError on none, several or damage."""
     entry = evidence.find(identity, folders, SESSION)
+    return _session(entry, *_stamp(entry))
+
+
+@functools.lru_cache(maxsize=128)
+def _session(entry: Entry, size: int, changed: int) -> Session:
+    del size, changed
     payload = evidence.read(entry.path)
     try:
         return from_plain(Session, {**payload, "visits": decode_visits(payload["visits"])})
@@ -205,16 +212,43 @@ def list_sessions(
     """Stored sessions in the order of the log, voided and partial ones too; each filter that is given has to match."""
     heads = []
     for entry in evidence.entries(folders, SESSION):
-        payload = evidence.read(entry.path)
-        if contract_hash is not None and payload["contract_hash"] != contract_hash:
+        head = _head(entry, *_stamp(entry))
+        if contract_hash is not None and head.contract_hash != contract_hash:
             continue
-        if scope is not None and not same_scope(payload["scope"], scope):
+        if scope is not None and not same_scope(head.scope, scope):
             continue
-        if kind is not None and payload["kind"] != kind:
+        if kind is not None and head.kind != kind:
             continue
-        known = {name: payload[name] for name in SessionHead.__dataclass_fields__ if name in payload}
-        heads.append(SessionHead(**{**known, "id": entry.id, "utc": entry.utc}))
+        heads.append(head)
     return heads
+
+
+def payload(entry: Entry) -> dict[str, Any]:
+    """What a small entry (no session) says; read once a process, as files of the log never change."""
+    return _payload(entry, *_stamp(entry))
+
+
+def _stamp(entry: Entry) -> tuple[int, int]:
+    """Size and time of the file: one that was tampered with is read, and so refused, again."""
+    try:
+        found = entry.path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=8192)
+def _head(entry: Entry, size: int, changed: int) -> SessionHead:
+    del size, changed
+    content = evidence.read(entry.path)
+    known = {name: content[name] for name in SessionHead.__dataclass_fields__ if name in content}
+    return SessionHead(**{**known, "id": entry.id, "utc": entry.utc})
+
+
+@functools.lru_cache(maxsize=8192)
+def _payload(entry: Entry, size: int, changed: int) -> dict[str, Any]:
+    del size, changed
+    return evidence.read(entry.path)
 
 
 def append_decision(decision: Mapping[str, Any], root: Path | None = None, *, utc: datetime | None = None) -> Entry:
@@ -228,7 +262,7 @@ def append_decision(decision: Mapping[str, Any], root: Path | None = None, *, ut
 def incumbent(folders: Sequence[Path] | None, contract_hash: str, scope: Mapping[str, Any]) -> Incumbent | None:
     """The plan of the last confirmed promotion under this contract in this scope; None where there was none (v000)."""
     for entry in reversed(evidence.entries(folders, DECISION)):
-        decision = evidence.read(entry.path)
+        decision = payload(entry)
         if (
             decision["outcome"] == "promote"
             and decision["confirmed"] is True

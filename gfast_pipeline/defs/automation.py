@@ -1,0 +1,15 @@
+"""When the stages that rest on all candidates run again: when what they read has changed, not when it was made anew."""
+
+import dagster as dg
+
+AC = dg.AutomationCondition
+
+when_inputs_change = (
+    (AC.any_deps_match(AC.data_version_changed()) | AC.code_version_changed() | AC.newly_missing())
+    .since_last_handled()  # pyright: ignore[reportAttributeAccessIssue]: a key type that is wider than declared
+    .with_label("inputs changed")
+    & ~AC.any_deps_missing().with_label("inputs missing")
+    & ~AC.any_deps_in_progress()
+    & ~AC.in_progress()
+    & AC.all_deps_blocking_checks_passed()
+).with_label("when inputs change")

@@ -1,0 +1,233 @@
+"""From a candidate to a title: proved right, screened, raced beside the incumbent, decided on, confirmed.
+
+Each stage looks for its session or decision in the log first, by contract, plan and scope.
+"""
+
+from __future__ import annotations
+
+from gfast_pipeline import laboratory
+from gfast_pipeline.bench.messages import Session
+from gfast_pipeline.contract.workload import Source
+from gfast_pipeline.evaluation.validity import PROVED, describe
+from gfast_pipeline.ledger import sessions
+from gfast_pipeline.stages.lab import Lab
+from gfast_pipeline.stages.outcome import Check, Outcome, not_needed, version_of
+from gfast_pipeline.stages.shown import decision_facts, decision_rows, samples, session_checks, shares, timing_table
+
+CONTROL = "v000"
+RIGHT, WRONG, DECLINED, UNPROVED = "right", "wrong", "declined", "unproved"
+
+
+def correctness(lab: Lab, name: str, again: bool = False) -> Outcome:
+    """Whether the candidate agrees with the reference on every scored case, draw and variant."""
+    source = lab.candidate(name)
+    head = None if again else _proof(lab, source)
+    reused = head is not None
+    if head is None:
+        laboratory.refuse_edit(lab.loaded, source)
+        _, identity = laboratory.judge(lab.loaded, name, lambda job: lab.run(job, f"judging {source.name}"))
+        assert identity is not None
+    else:
+        identity = head.id
+    session = sessions.load_whole(identity)
+    state, said = standing(session, source.name, [case.id for case in lab.loaded.contract.scored])
+    rows = shares(session, source.name)
+    touched = [
+        v
+        for v in session.verdicts
+        if v.participant == source.name and v.gate in ("inputs_untouched", "globals_untouched")
+    ]
+    bad = [v for v in touched if v.status == "failed"]
+    checks = [
+        Check("agrees_with_reference", state == RIGHT, said, warning=state == DECLINED),
+        Check(
+            "weights_untouched",
+            not bad,
+            describe(bad[0]) if bad else "inputs, weights and global flags as they were handed out",
+            warning=True,
+        ),
+    ]
+    facts = {"standing": state, "session": identity, "kind": session.kind}
+    return Outcome(
+        version_of(identity, state), said, "reused" if reused else "done", [identity], facts, rows, checks=checks
+    )
+
+
+def screening(lab: Lab, name: str, profile: str = "neutral") -> Outcome:
+    """A quick race on a profile's cases, to sort what is worth a full one."""
+    source = lab.candidate(name)
+    if why := _no_race(lab, source):
+        return not_needed(why)
+    if (head := lab.challenged(source, "decide")) is not None:
+        return not_needed(f"{source.name} was raced in full, session {head.id}")
+    scored = {case.id for case in lab.loaded.contract.scored}
+    if set(lab.loaded.contract.profiles.get(profile, ())) >= scored:
+        return not_needed(f"profile {profile} holds every scored case: the race itself is as cheap")
+    head = lab.challenged(source, "screen")
+    reused = head is not None
+    identity = (
+        head.id
+        if head is not None
+        else laboratory.challenge(
+            lab.loaded, name, lambda job: lab.run(job, f"screening {source.name}"), profile=profile
+        )
+    )
+    raced = laboratory.settled_on(lab.loaded, identity)
+    decision = raced.decision
+    facts = decision_facts(decision.plain()) | {"decision": raced.decision_id, "advances": bool(decision.advances)}
+    return Outcome(
+        version_of(raced.decision_id),
+        decision.reason,
+        "reused" if reused else "done",
+        [identity],
+        facts,
+        decision_rows(decision.plain()),
+        checks=[
+            Check("worth_a_full_race", decision.advances is not False, decision.reason, warning=True),
+        ],
+    )
+
+
+def timings(lab: Lab, name: str, again: bool = False) -> Outcome:
+    """The session in which the candidate was raced beside the incumbent: µs of everybody on every case."""
+    source = lab.candidate(name)
+    if source.name.startswith(CONTROL + "_"):
+        return _control(lab, source)
+    head = None if again else lab.challenged(source, "decide")
+    reused = head is not None
+    if head is None:
+        if why := _no_race(lab, source) or _screened_out(lab, source):
+            return not_needed(why)
+        identity = laboratory.challenge(lab.loaded, name, lambda job: lab.run(job, f"racing {source.name}"))
+    else:
+        identity = head.id
+    session = sessions.load_whole(identity)
+    return Outcome(
+        version_of(identity),
+        f"session {identity}, {session.status}: {len(session.visits)} visits"
+        + (f"; {session.reason}" if session.reason else ""),
+        "reused" if reused else "done",
+        [identity],
+        {"session": identity, "visits": len(session.visits), "samples": samples(session), "status": session.status},
+        timing_table(session),
+        checks=session_checks(session),
+    )
+
+
+def decision(lab: Lab, name: str) -> Outcome:
+    """Promote, reject, uncertain or invalid, on the newest race of the candidate, with the reason in one sentence."""
+    source = lab.candidate(name)
+    head = lab.challenged(source, "decide")
+    if head is None:
+        return not_needed(f"{source.name} has no race to decide on")
+    before = laboratory.decision_id_on(head.id, confirmed=False)
+    raced = laboratory.settled_on(lab.loaded, head.id)
+    plain = raced.decision.plain()
+    noise, most = raced.decision.noise, lab.loaded.contract.max_noise
+    quiet = noise is not None and noise.far_end <= most
+    said = (
+        "the race has no A/A control"
+        if noise is None
+        else f"the incumbent's twin differs from it by up to {noise.far_end:.2%}; {most:.0%} is allowed"
+    )
+    return Outcome(
+        version_of(raced.decision_id),
+        raced.decision.reason,
+        "reused" if before == raced.decision_id else "done",
+        raced.session_ids,
+        decision_facts(plain) | {"decision": raced.decision_id},
+        decision_rows(plain),
+        checks=[Check("control_is_quiet", quiet or raced.decision.outcome == "invalid", said, warning=noise is None)],
+    )
+
+
+def confirmation(lab: Lab, name: str) -> Outcome:
+    """A promotion once more, in a second session with the best peers beside it; only then does it hold the title."""
+    source = lab.candidate(name)
+    head = lab.challenged(source, "decide")
+    first = None if head is None else laboratory.decision_id_on(head.id, confirmed=False)
+    if first is None:
+        return not_needed(f"{source.name} has no decision to confirm")
+    raced = laboratory.load_race(first)
+    if raced.decision.outcome != "promote":
+        return not_needed(f"{source.name} was not promoted: {raced.decision.outcome}")
+    if not laboratory.for_title(first):
+        return not_needed(f"{source.name} beat {raced.decision.incumbent}, who holds no title")
+    found = laboratory.confirmation_of(raced)
+    reused = found is not None
+    if found is None:
+        found = laboratory.confirmation(lab.loaded, raced, lambda job: lab.run(job, f"confirming {source.name}", first))
+    plain = found.decision.plain()
+    return Outcome(
+        version_of(found.decision_id),
+        ("confirmed: " if found.decision.confirmed else "not confirmed: ") + found.decision.reason,
+        "reused" if reused else "done",
+        found.session_ids,
+        decision_facts(plain) | {"decision": found.decision_id, "confirmed": found.decision.confirmed},
+        decision_rows(plain),
+        checks=session_checks(sessions.load_whole(found.session_ids[-1])),
+    )
+
+
+def standing(session: Session, name: str, cases: list[int]) -> tuple[str, str]:
+    """What a session says of a participant's answers: (right, wrong, declined or unproved; the sentence)."""
+    own = [verdict for verdict in session.verdicts if verdict.participant == name]
+    proving = [v for v in own if v.gate not in ("clock", "physics")]
+    failed = next((verdict for verdict in proving if verdict.status == "failed"), None)
+    if failed is not None:
+        return WRONG, f"{name} is refused: {describe(failed)}"
+    proved = {gate: {v.case for v in own if (v.gate, v.status) == (gate, "passed")} for gate in PROVED}
+    missing = [case for case in cases if not all(case in proved[gate] for gate in PROVED)]
+    declined = next((v for v in own if (v.gate, v.status) == ("build", "skipped")), None)
+    if missing and declined is not None and len(missing) == len(cases):
+        return DECLINED, f"{name} does not build here: {declined.reason}"
+    if missing:
+        return UNPROVED, f"{name} was never proved on case {missing[0]}: {session.reason or session.status}"
+    return RIGHT, laboratory.judgement(session) if session.kind == "judge" else (
+        f"{name} is right on {len(cases)} cases, every draw and variant (session of kind {session.kind})."
+    )
+
+
+def _proof(lab: Lab, source: Source) -> sessions.SessionHead | None:
+    """The newest session that settles whether a plan is right: a judge's, or a race that proved or refused it."""
+    cases = [case.id for case in lab.loaded.contract.scored]
+    for kinds in (("judge",), ("decide",)):
+        head = lab.challenged(source, *kinds)
+        if head is not None and standing(sessions.load_whole(head.id), source.name, cases)[0] != UNPROVED:
+            return head
+    return None
+
+
+def _no_race(lab: Lab, source: Source) -> str:
+    """Why a candidate is not raced at all; empty where it is."""
+    if source.name.startswith(CONTROL + "_"):
+        return f"{source.name} is the control of every session; it challenges nobody"
+    if laboratory.incumbent(lab.loaded, lab.scope).sha256 == source.sha256:
+        return f"{source.name} holds the title"
+    proof = _proof(lab, source)
+    if proof is None:
+        return ""
+    cases = [case.id for case in lab.loaded.contract.scored]
+    state, said = standing(sessions.load_whole(proof.id), source.name, cases)
+    return "" if state == RIGHT else said
+
+
+def _screened_out(lab: Lab, source: Source) -> str:
+    head = lab.challenged(source, "screen")
+    if head is None:
+        return ""
+    decided = laboratory.decision_on(head.id)
+    return "" if decided is None or decided.get("advances") is not False else f"screened out: {decided['reason']}"
+
+
+def _control(lab: Lab, source: Source) -> Outcome:
+    """v000 races nobody: its times are those of the newest deciding session it took part in."""
+    for head in reversed(lab.heads("decide", "confirm")):
+        if any(record["candidate_hash"] == source.sha256 for record in head.participants):
+            session = sessions.load_whole(head.id)
+            if session.status != "complete":
+                continue
+            rows = [r for r in timing_table(session) if r["participant"] in (source.name, "reference")]
+            said = f"the control of every session; here as in session {head.id}"
+            return Outcome(version_of(head.id), said, "reused", [head.id], {"session": head.id}, rows)
+    return not_needed(f"{source.name} is the control of every session, and there is none yet")

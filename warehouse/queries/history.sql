@@ -1,0 +1,2 @@
+-- Everything that was recorded, in order and in words.
+SELECT * FROM history

@@ -1,0 +1,2 @@
+-- Every plan that was decided on, with its last decision.
+SELECT * FROM leaderboard

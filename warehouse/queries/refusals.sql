@@ -1,0 +1,2 @@
+-- Every verdict that failed, and why.
+SELECT * FROM refusals
