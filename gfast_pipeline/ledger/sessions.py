@@ -63,10 +63,10 @@ def append_session(session: Session, root: Path | None = None, *, utc: datetime 
 
 
 def load_session(identity: str, folders: Sequence[Path] | None = None) -> Session:
-    """The session whose id, or file name, begins with `identity`; to be read, not changed: it is shared. Raises
-    EvidenceError on none, several or damage."""
+    """The session whose id, or file name, begins with `identity`; its lists are shared, to be read and not changed.
+    Raises EvidenceError on none, several or damage."""
     entry = evidence.find(identity, folders, SESSION)
-    return _session(entry, *_stamp(entry))
+    return replace(_session(entry, *_stamp(entry)))
 
 
 @functools.lru_cache(maxsize=128)
