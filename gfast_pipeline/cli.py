@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from gfast_pipeline import cli_ledger, cli_pipeline, laboratory, measuring
+from gfast_pipeline import cli_ledger, cli_pipeline, decisions, laboratory, measuring
 from gfast_pipeline.bench.messages import Job, Session
 from gfast_pipeline.cli_contract import AsJson, approve, contract_app, reference_app
 from gfast_pipeline.contract.errors import GfastError
@@ -148,7 +148,7 @@ def confirm(
     """Confirm a promotion in a second session, with the best peers beside it; only then does it hold the title."""
     with refusals():
         loaded = laboratory.approved(contract)
-        raced = laboratory.confirmation(loaded, laboratory.load_race(decision), _here(as_json, unsafe))
+        raced = laboratory.confirmation(loaded, decisions.load_race(decision), _here(as_json, unsafe))
         _show_race(raced, as_json)
     if raced.decision.outcome == "invalid":
         raise typer.Exit(3)
@@ -254,7 +254,7 @@ def ingest(
         identity = laboratory.take_in(session)
         loaded = laboratory.approved(f"{session.workload}/{session.contract_name}")
         first = sessions.root(identity)
-        raced = laboratory.conclude(loaded, first, keep=True)
+        raced = decisions.conclude(loaded, first, keep=True)
         publish.everything()  # shown in Dagster without a run
         if raced is not None:
             _show_race(raced, as_json)
@@ -277,7 +277,7 @@ def _job(
     if kind == "confirm":
         if decision is None:
             raise GfastError("a confirmation confirms a promotion: say which with --decision ID")
-        return laboratory.confirm_job(loaded, laboratory.load_race(decision))
+        return laboratory.confirm_job(loaded, decisions.load_race(decision))
     if kind in ("decide", "screen", "judge"):
         if len(names) != 1:
             raise GfastError(f"a {kind} session has one challenger: name it with --candidate")
@@ -293,7 +293,7 @@ def _show(session: Session, identity: str | None, as_json: bool) -> None:
         timings = [asdict(row) for row in timing_rows(session)] if session.visits else []
         if timings:
             timings = sorted([*timings, *measuring.beside(session)], key=lambda row: row["case"])
-    decision = laboratory.decision_on(identity) if identity else None
+    decision = decisions.decision_on(identity) if identity else None
     shown = plain.session_plain(session, timings=timings, decision=decision, identity=identity)
     if session.kind in ("noise", "probe") and session.visits:
         try:
@@ -306,7 +306,7 @@ def _show(session: Session, identity: str | None, as_json: bool) -> None:
         Console().print(tables.noise_view(shown["noise"]))
 
 
-def _show_race(raced: laboratory.Race, as_json: bool) -> None:
+def _show_race(raced: decisions.Race, as_json: bool) -> None:
     _show(sessions.load_whole(raced.session_ids[-1]), raced.session_ids[-1], as_json)
     if not as_json:
         Console().print(f"[dim]decision[/] {raced.decision_id}  [dim]sessions[/] {' '.join(raced.session_ids)}")

@@ -155,9 +155,9 @@ def _taken_in() -> str:
 
 
 def _recompute() -> Callable[[str], list[str]]:
-    from gfast_pipeline import laboratory
+    from gfast_pipeline import decisions
 
-    return laboratory.recompute_decision
+    return decisions.recompute_decision
 
 
 @ledger_app.command("rebuild")

@@ -161,7 +161,7 @@ def _where(lab: Lab, name: str) -> dict[str, str]:
         except GfastError as error:
             found[column] = str(error)
         else:
-            found[column] = str(outcome.facts.get("standing") or outcome.facts.get("outcome") or outcome.summary)
+            found[column] = str(outcome.facts.get("standing") or outcome.facts.get("outcome") or "–")
     return found
 
 

@@ -7,39 +7,25 @@ itself: `run` has a job run. Whoever measures asks `approved` for the contract f
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
-from gfast_pipeline.bench.messages import Job, Session, Verdict, canonical, digest
+from gfast_pipeline import decisions
+from gfast_pipeline.bench.messages import Job, Session, Verdict, digest
 from gfast_pipeline.contract import approval
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded, load
 from gfast_pipeline.contract.workload import Source, read_source
-from gfast_pipeline.evaluation.bootstrap import Interval
-from gfast_pipeline.evaluation.decision import Decision, confirm, decide
-from gfast_pipeline.evaluation.timings import CaseRow
 from gfast_pipeline.evaluation.validity import describe
 from gfast_pipeline.execution import jobs, local
 from gfast_pipeline.generation.verdicts import static_verdicts
 from gfast_pipeline.ledger import evidence, sessions
-from gfast_pipeline.ledger.sessions import Incumbent
 from gfast_pipeline.measuring import Run, best_peers
 from gfast_pipeline.selection import archive
-from gfast_pipeline.selection import incumbent as titles
 from gfast_pipeline.submission import compile as compiler
 
 
 class LaboratoryError(GfastError):
     """A stage that cannot begin."""
-
-
-@dataclass(frozen=True)
-class Race:
-    """What a race left in the log: its decision, with the ids of the sessions that it rests on."""
-
-    decision: Decision
-    decision_id: str
-    session_ids: list[str]
 
 
 def approved(name: str) -> Loaded:
@@ -79,7 +65,7 @@ def refuse_edit(loaded: Loaded, source: Source) -> None:
 
 def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
     """Who holds the title in a scope: the last confirmed promotion, else v000. Raises when its file has changed."""
-    held = _title(loaded.hash, scope)
+    held = decisions.title(loaded.hash, scope)
     if held is None:
         return loaded.workload.candidate("v000")
     source = loaded.workload.candidate(held.name)
@@ -90,28 +76,19 @@ def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
     return source
 
 
-def _title(contract_hash: str, scope: dict[str, Any] | None) -> Incumbent | None:
-    """The last confirmed promotion of the scope that nobody withdrew."""
-    return (
-        titles.incumbent(contract_hash, scope, titles.stored_decisions(), titles.stored_withdrawals(contract_hash))
-        if scope
-        else None
-    )
-
-
 def last_scope(loaded: Loaded) -> dict[str, Any] | None:
     """The scope of the newest session under this contract: where a sealed bundle most likely goes."""
     heads = sessions.list_sessions(contract_hash=loaded.hash)
     return heads[-1].scope if heads else None
 
 
-def race(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> Race:
+def race(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> decisions.Race:
     """One deciding session of a candidate beside the incumbent (or `against`), or a screen on a profile's cases, and
     the decision on it.
 
     An earlier uncertain race of the same two plans is pooled with this one; a third is refused by the decision's rule.
     """
-    return settle(loaded, challenge(loaded, name, run, profile, against))
+    return decisions.settle(loaded, challenge(loaded, name, run, profile, against))
 
 
 def challenge(loaded: Loaded, name: str, run: Run, profile: str | None = None, against: str | None = None) -> str:
@@ -158,42 +135,21 @@ def rest_job(loaded: Loaded, identity: str) -> Job:
     return jobs.rest(loaded, sessions.load_whole(first), first, sources(loaded))
 
 
-def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, Race | None]:
+def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, decisions.Race | None]:
     """Measure here what a partial session left; (the session's id, its decision where it is one that decides)."""
     job = rest_job(loaded, identity)
     assert job.rest_of is not None
     sessions.append_session(run(job))
-    return job.rest_of, conclude(loaded, job.rest_of)
+    return job.rest_of, decisions.conclude(loaded, job.rest_of)
 
 
-def conclude(loaded: Loaded, session_id: str, keep: bool = False) -> Race | None:
-    """The decision that a stored session makes possible: of a race, or of the promotion that it confirms. None where it
-    is of another kind, not whole, or confirms a promotion that is not in the log."""
-    session = sessions.load_whole(session_id)
-    if session.status != "complete":
-        return None
-    if session.kind in ("decide", "screen"):
-        return settle(loaded, session_id, keep)
-    promotion = _promotion(session) if session.kind == "confirm" else None
-    return None if promotion is None else settle_confirmation(loaded, load_race(promotion), session_id, keep)
-
-
-def settle(loaded: Loaded, session_id: str, keep: bool = False) -> Race:
-    """Decide on a stored deciding session, with an earlier uncertain one of the same plans, and store the decision."""
-    session = sessions.load_whole(session_id)
-    earlier = [] if session.kind != "decide" else _uncertain(session)
-    pooled = [sessions.load_whole(identity) for identity in earlier]
-    decision = decide([*pooled, session], loaded.plain)
-    return _store(loaded, decision, [*earlier, session_id], keep)
-
-
-def confirmation(loaded: Loaded, raced: Race, run: Run) -> Race:
+def confirmation(loaded: Loaded, raced: decisions.Race, run: Run) -> decisions.Race:
     """The second session of a promotion, with the best peers beside it, pooled with the first."""
     job = confirm_job(loaded, raced)
-    return settle_confirmation(loaded, raced, sessions.append_session(run(job)).id)
+    return decisions.settle_confirmation(loaded, raced, sessions.append_session(run(job)).id)
 
 
-def confirm_job(loaded: Loaded, raced: Race) -> Job:
+def confirm_job(loaded: Loaded, raced: decisions.Race) -> Job:
     """The job of a confirmation: with the best peer of each case, and the submission that would ship if it confirms.
     Raises LaboratoryError when there is no promotion to confirm."""
     if raced.decision.outcome != "promote":
@@ -207,91 +163,6 @@ def confirm_job(loaded: Loaded, raced: Race) -> Job:
     made = compiler.portfolio(loaded, archive.holders(loaded, raced.decision.scope), challenger)
     job.plans.append(compiler.plan(*compiler.compile_to(loaded, made, compiler.path_for(loaded))))
     return job
-
-
-def settle_confirmation(loaded: Loaded, raced: Race, session_id: str, keep: bool = False) -> Race:
-    """Decide on decision and confirmation together, and store it."""
-    decided = [sessions.load_whole(identity) for identity in raced.session_ids]
-    decision = confirm(decided, sessions.load_whole(session_id), loaded.plain)
-    return _store(loaded, decision, [*raced.session_ids, session_id], keep)
-
-
-def load_race(identity: str) -> Race:
-    """A stored decision by its id. Raises EvidenceError."""
-    entry = evidence.find(identity, None, sessions.DECISION)
-    plain = dict(evidence.read(entry.path))
-    ids = list(plain.pop("session_ids"))
-    known = {name: plain[name] for name in Decision.__dataclass_fields__ if name in plain}
-    for name in ("shown", "queued", "noise", "noise_queued", "health", "ratio_to_reference"):
-        if known.get(name) is not None:
-            known[name] = Interval(**known[name])
-    known["cases"] = [CaseRow(**row) for row in known.get("cases", [])]
-    return Race(Decision(**known), entry.id, ids)
-
-
-def recompute_decision(identity: str) -> list[str]:
-    """A stored decision computed again from its sessions and contract: every field that differs, in words.
-
-    Where contract or files are no longer what they were, says so instead: such a decision can be read, not repeated.
-    """
-    raced = load_race(identity)
-    stored = raced.decision
-    try:
-        loaded = load(f"{stored.workload}/{stored.contract_name}")
-    except GfastError as error:
-        return [f"decision {identity}: cannot be computed again: {error}"]
-    if loaded.hash != stored.contract_hash:
-        return [f"decision {identity}: cannot be computed again: its contract has changed since"]
-    found = [sessions.load_whole(one) for one in raced.session_ids]
-    deciding, confirming = ([s for s in found if (s.kind == "confirm") is wanted] for wanted in (False, True))
-    again = confirm(deciding, confirming[-1], loaded.plain) if confirming else decide(deciding, loaded.plain)
-    mine, theirs = stored.plain(), again.plain()
-    return [
-        f"decision {identity}: {name} is recorded as {mine[name]!r} and computed as {theirs[name]!r}"
-        for name in theirs
-        if canonical([mine[name]]) != canonical([theirs[name]])
-    ]
-
-
-def _promotion(session: Session) -> str | None:
-    """Id of the last unconfirmed promotion of a confirmation's challenger under its contract and scope."""
-    mine = next(record["plan_hash"] for record in session.participants if record["role"] == "challenger")
-    for entry in reversed(evidence.entries(None, sessions.DECISION)):
-        plain = sessions.payload(entry)
-        if (
-            (plain["outcome"], plain["confirmed"], plain["plan_hash"]) == ("promote", False, mine)
-            and plain["contract_hash"] == session.contract_hash
-            and sessions.same_scope(plain["scope"], session.scope)
-        ):
-            return entry.id
-    return None
-
-
-def _uncertain(session: Session) -> list[str]:
-    """Ids of the sessions of the last decision on these plans, when that was uncertain and rests on one race."""
-    mine = {record["role"]: record["plan_hash"] for record in session.participants}
-    for entry in reversed(evidence.entries(None, sessions.DECISION)):
-        plain = sessions.payload(entry)
-        if plain["contract_hash"] != session.contract_hash or not sessions.same_scope(plain["scope"], session.scope):
-            continue
-        if plain["plan_hash"] != mine.get("challenger"):
-            continue
-        first = sessions.load_whole(plain["session_ids"][0])
-        theirs = {record["role"]: record["plan_hash"] for record in first.participants}
-        if theirs.get("incumbent") != mine.get("incumbent") or first.kind != "decide":
-            continue
-        again = plain["outcome"] == "uncertain" and len(plain["session_ids"]) == 1
-        return list(plain["session_ids"]) if again else []
-    return []
-
-
-def _store(loaded: Loaded, decision: Decision, session_ids: list[str], keep: bool) -> Race:
-    """Append a decision; `for_title` only where it beat the holder: beating a lesser plan takes nothing."""
-    held = _title(loaded.hash, decision.scope)
-    holder = held.name if held is not None else loaded.workload.candidate("v000").name
-    plain = {**decision.plain(), "session_ids": session_ids, "for_title": decision.incumbent == holder}
-    entry = sessions.append_decision(plain)
-    return Race(decision, evidence.keep(entry.id).id if keep else entry.id, session_ids)
 
 
 def take_in(session: Session) -> str:
@@ -352,40 +223,3 @@ def sources(loaded: Loaded) -> dict[str, Source]:
     compiled = compiler.path_for(loaded)
     shipped = [read_source(compiled)] if compiled.is_file() else []
     return {source.sha256: source for source in [*shop.candidates(), *peers, *shipped]}
-
-
-def decision_on(session_id: str) -> dict[str, Any] | None:
-    """The last stored decision that rests on this session, as plain values."""
-    return next((plain for _, plain in _decisions_on(session_id)), None)
-
-
-def decision_id_on(session_id: str, confirmed: bool | None = None) -> str | None:
-    """Id of the last stored decision that rests on this session; `confirmed` False: of the race alone, True: with a
-    confirmation."""
-    for identity, plain in _decisions_on(session_id):
-        pooled = any(one.get("kind") == "confirm" for one in plain.get("sessions", []))
-        if confirmed is None or pooled is confirmed:
-            return identity
-    return None
-
-
-def settled_on(loaded: Loaded, session_id: str) -> Race:
-    """The decision on a deciding session: the stored one, or where there is none, made now and stored."""
-    identity = decision_id_on(session_id, confirmed=False)
-    return load_race(identity) if identity is not None else settle(loaded, session_id)
-
-
-def for_title(decision_id: str) -> bool:
-    """Whether a stored decision was against the holder of the title."""
-    return sessions.payload(evidence.find(decision_id, None, sessions.DECISION)).get("for_title", True) is True
-
-
-def confirmation_of(raced: Race) -> Race | None:
-    """The stored decision that pools a race with its confirmation; None where there is none yet."""
-    identity = decision_id_on(raced.session_ids[-1], confirmed=True)
-    return None if identity is None else load_race(identity)
-
-
-def _decisions_on(session_id: str) -> list[tuple[str, dict[str, Any]]]:
-    found = [(entry.id, sessions.payload(entry)) for entry in evidence.entries(None, sessions.DECISION)]
-    return [(identity, plain) for identity, plain in reversed(found) if session_id in plain.get("session_ids", [])]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
 from gfast_pipeline.contract.load import Loaded
-from gfast_pipeline.defs import home, lineage
+from gfast_pipeline.defs import home, killed, lineage
 from gfast_pipeline.defs.stage import STAGES
 
 Say = Callable[[str], None]
+PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ def run(loaded: Loaded, say: Say, names: Sequence[str] | None = None) -> list[St
     workload, contract = loaded.workload.name, loaded.path.stem
     assets = lineage.assets(workload, contract)
     instance = home.instance()
+    for run_id in killed.bury(instance):
+        say(f"{contract}  run {run_id[:8]} was killed; what it recorded is reused")
     first = ("contract", "catalogue", "ceilings")
     chosen = list(names or [source.name for source in loaded.workload.candidates()])
     steps = _materialize(assets, instance, workload, contract, first, None, say)
@@ -54,7 +59,9 @@ def _materialize(
     say: Say,
 ) -> list[Step]:
     keys = [lineage.key_of(workload, contract, stage) for stage in stages]
-    tags = {"gfast/contract": contract} | ({"gfast/candidate": name} if name else {})
+    for pool in sorted({str(asset.op.pool) for asset in assets if asset.key in keys and asset.op.pool}):
+        _wait(instance, pool, say)
+    tags = {"gfast/contract": contract, killed.PROCESS: str(os.getpid())} | ({"gfast/candidate": name} if name else {})
     done = dg.materialize(
         assets,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},  # `say` tells what a person wants
@@ -85,3 +92,14 @@ def _materialize(
         steps.append(Step(stage, name, status, summary))
         say(f"{name or contract}  {stage}: {status}  {summary}")
     return steps
+
+
+def _wait(instance: dg.DagsterInstance, pool: str, say: Say) -> None:
+    """Until nobody measures: Dagster would wait, too, but without a word, a pause, or an ear for Ctrl-C."""
+    told = None
+    while (run := killed.holder(instance, pool)) is not None:
+        if run.run_id != told:
+            say(f"run {run.run_id[:8]} measures; waiting for it to end")
+            told = run.run_id
+        time.sleep(PAUSE_S)
+        killed.bury(instance)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,15 +12,40 @@ import dagster as dg
 
 from gfast_pipeline.stages.outcome import Check, Outcome
 
+HEADINGS = {
+    "ratio": ("× as fast", "base's or incumbent's time ÷ its own, paired in time: above 1 it is faster"),
+    "low": ("95 % low", "lower end of the 95 % interval of × as fast"),
+    "high": ("95 % high", "upper end of the 95 % interval of × as fast"),
+    "base": ("as fast as", "whose time × as fast divides"),
+    "official_us": ("official µs", "median of a call timed as the official script times it, the host's part included"),
+    "queued_us": ("queued µs", "median with the device kept busy before: device time alone; none where the host binds"),
+    "ratio_to_reference": ("× reference", "the reference's time ÷ its own: above 1 it is faster"),
+    "ratio_low": ("95 % low", "lower end of the 95 % interval of × reference"),
+    "ratio_high": ("95 % high", "upper end of the 95 % interval of × reference"),
+    "ratio_to_best_peer": ("× best peer", "the best peer's time ÷ its own: above 1 it is faster"),
+    "floor_us": ("floor µs", "what the device's measured ceilings allow at best"),
+    "gap": ("gap", "measured device time ÷ floor: 1 is the floor reached"),
+    "used": ("share of allowance", "largest error ÷ what the gate allows: above 1 it fails"),
+}
+"""What a column or figure is headed, and what it means; both beside the numbers."""
+UNITS = {"_us": " µs", "_tflops": " TFLOP/s", "_tb_s": " TB/s", "_t_s": " T/s"}
+BAR = "gap, a block a doubling"
+DIGITS = 5
+"""Significant digits shown of a figure. What decides is in the log, with all of them."""
+
 
 def metadata(outcome: Outcome) -> dict[str, Any]:
-    """Summary, figures, the table of cases as a person reads it, and plots inline."""
+    """Summary, figures with their units, the table of cases, and plots.
+
+    The table is one of Dagster's, and stands open: markdown of a thousand characters hides behind a click, as plots do.
+    """
     found: dict[str, Any] = {"summary": dg.MetadataValue.text(outcome.summary), "how": outcome.status}
-    found |= {name: _value(value) for name, value in outcome.facts.items()}
+    told = {"session"} if outcome.sessions else set()
+    found |= {_heading(name): _value(value) for name, value in outcome.facts.items() if name not in told}
     if outcome.sessions:
         found["sessions"] = ", ".join(outcome.sessions)
     if outcome.rows:
-        found["cases"] = dg.MetadataValue.md(as_markdown(outcome.rows))
+        found["cases" if "case" in outcome.rows[0] else "table"] = as_table(outcome.rows)
     for title, svg in outcome.plots.items():
         found[title] = dg.MetadataValue.md(
             f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
@@ -57,12 +84,42 @@ def said(outcome: Outcome, declared: Sequence[str]) -> list[Check]:
     return [found.get(name) or Check(name, True, f"nothing to check: {outcome.summary}", True) for name in declared]
 
 
-def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table; columns in the order in which rows first name them."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
-    return "\n".join(lines)
+def as_table(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """A table; columns in the order in which rows first name them, those without any value left out.
+
+    Beside a gap stands its bar: the plot that needs no click.
+    """
+    columns = [
+        name for name in dict.fromkeys(name for row in rows for name in row) if any(_has(row, name) for row in rows)
+    ]
+    records = [{_heading(name): _cell(row.get(name)) for name in columns} for row in rows]
+    described = [(_heading(name), HEADINGS[name][1] if name in HEADINGS else None) for name in columns]
+    if "gap" in columns:
+        described.append((BAR, "log₂ of the gap"))
+        for record, row in zip(records, rows, strict=True):
+            record[BAR] = _bar(row.get("gap"))
+    return dg.MetadataValue.table(
+        records=[dg.TableRecord(record) for record in records],
+        schema=dg.TableSchema([dg.TableColumn(heading, "string", said) for heading, said in described]),
+    )
+
+
+def _bar(gap: Any) -> str:
+    return "█" * round(math.log2(gap)) if isinstance(gap, (int, float)) and gap >= 1 else ""
+
+
+def _has(row: Mapping[str, Any], name: str) -> bool:
+    return row.get(name) not in (None, "", [])
+
+
+def _heading(name: str) -> str:
+    """`challenger_us` → `challenger µs`."""
+    if name in HEADINGS:
+        return HEADINGS[name][0]
+    for suffix, unit in UNITS.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix).replace("_", " ") + unit
+    return name.replace("_", " ")
 
 
 def _cell(value: Any) -> str:
@@ -70,12 +127,18 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return value[:12]  # the head of a hash names it
+    return str(value)
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return dg.MetadataValue.text(str(value))
-    if isinstance(value, (int, float, str)):
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, (int, str)):
         return value
     return dg.MetadataValue.json(value)

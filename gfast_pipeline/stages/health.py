@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from gfast_pipeline import laboratory
+from gfast_pipeline import decisions, laboratory
 from gfast_pipeline.ledger import evidence, index, sessions, verify
 from gfast_pipeline.stages import choosing
 from gfast_pipeline.stages.lab import Lab
@@ -59,7 +59,7 @@ def _champion(lab: Lab) -> Check:
         )
     except Missing as missing:
         return Check(name, True, f"not measured: {missing}", warning=True)
-    decision = laboratory.settled_on(lab.loaded, identity).decision
+    decision = decisions.settled_on(lab.loaded, identity).decision
     good = decision.low is not None and decision.low > 1
     return Check(name, good, decision.reason, warning=decision.low is None)
 

@@ -5,7 +5,7 @@ Each stage looks for its session or decision in the log first, by contract, plan
 
 from __future__ import annotations
 
-from gfast_pipeline import laboratory
+from gfast_pipeline import decisions, laboratory
 from gfast_pipeline.bench.messages import Session
 from gfast_pipeline.contract.workload import Source
 from gfast_pipeline.evaluation.validity import PROVED, describe
@@ -72,7 +72,7 @@ def screening(lab: Lab, name: str, profile: str = "neutral") -> Outcome:
             lab.loaded, name, lambda job: lab.run(job, f"screening {source.name}"), profile=profile
         )
     )
-    raced = laboratory.settled_on(lab.loaded, identity)
+    raced = decisions.settled_on(lab.loaded, identity)
     decision = raced.decision
     facts = decision_facts(decision.plain()) | {"decision": raced.decision_id, "advances": bool(decision.advances)}
     return Outcome(
@@ -120,8 +120,8 @@ def decision(lab: Lab, name: str) -> Outcome:
     head = lab.challenged(source, "decide")
     if head is None:
         return not_needed(f"{source.name} has no race to decide on")
-    before = laboratory.decision_id_on(head.id, confirmed=False)
-    raced = laboratory.settled_on(lab.loaded, head.id)
+    before = decisions.decision_id_on(head.id, confirmed=False)
+    raced = decisions.settled_on(lab.loaded, head.id)
     plain = raced.decision.plain()
     noise, most = raced.decision.noise, lab.loaded.contract.max_noise
     quiet = noise is not None and noise.far_end <= most
@@ -145,15 +145,15 @@ def confirmation(lab: Lab, name: str) -> Outcome:
     """A promotion once more, in a second session with the best peers beside it; only then does it hold the title."""
     source = lab.candidate(name)
     head = lab.challenged(source, "decide")
-    first = None if head is None else laboratory.decision_id_on(head.id, confirmed=False)
+    first = None if head is None else decisions.decision_id_on(head.id, confirmed=False)
     if first is None:
         return not_needed(f"{source.name} has no decision to confirm")
-    raced = laboratory.load_race(first)
+    raced = decisions.load_race(first)
     if raced.decision.outcome != "promote":
         return not_needed(f"{source.name} was not promoted: {raced.decision.outcome}")
-    if not laboratory.for_title(first):
+    if not decisions.for_title(first):
         return not_needed(f"{source.name} beat {raced.decision.incumbent}, who holds no title")
-    found = laboratory.confirmation_of(raced)
+    found = decisions.confirmation_of(raced)
     reused = found is not None
     if found is None:
         found = laboratory.confirmation(lab.loaded, raced, lambda job: lab.run(job, f"confirming {source.name}", first))
@@ -216,7 +216,7 @@ def _screened_out(lab: Lab, source: Source) -> str:
     head = lab.challenged(source, "screen")
     if head is None:
         return ""
-    decided = laboratory.decision_on(head.id)
+    decided = decisions.decision_on(head.id)
     return "" if decided is None or decided.get("advances") is not False else f"screened out: {decided['reason']}"
 
 

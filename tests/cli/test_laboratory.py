@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gfast_pipeline import laboratory
+from gfast_pipeline import decisions, laboratory
 from gfast_pipeline.bench.messages import Job, Session
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import Loaded
@@ -74,7 +74,7 @@ def test_what_the_policy_refuses_never_runs_and_is_recorded_as_invalid(loaded: L
     raced = laboratory.race(loaded, "v009", nowhere)
     assert raced.decision.outcome == "invalid"
     assert "gate policy failed" in raced.decision.reason
-    assert laboratory.decision_on(raced.session_ids[0]) is not None
+    assert decisions.decision_on(raced.session_ids[0]) is not None
 
 
 def test_a_file_edited_after_it_was_judged_is_refused_and_nothing_is_lost(loaded: Loaded):
@@ -89,12 +89,12 @@ def test_a_file_edited_after_it_was_judged_is_refused_and_nothing_is_lost(loaded
 
 def test_a_race_stores_session_and_decision_and_a_lesser_opponent_gives_no_title(loaded: Loaded):
     raced = laboratory.race(loaded, "v001", here)
-    stored = laboratory.decision_on(raced.session_ids[0])
+    stored = decisions.decision_on(raced.session_ids[0])
     assert stored is not None and stored["for_title"] is True
     assert stored["challenger"] == "v001_fused_qkv_sdpa" and stored["incumbent"] == "v000_identity"
     session = sessions.load_session(raced.session_ids[0])
     assert [record["role"] for record in session.participants] == ["reference", "incumbent", "twin", "challenger"]
-    assert laboratory.load_race(raced.decision_id).session_ids == raced.session_ids
+    assert decisions.load_race(raced.decision_id).session_ids == raced.session_ids
 
     # the same figures, as if they had come from a race against somebody who holds nothing
     lesser = {**stored, "outcome": "promote", "confirmed": True, "for_title": False}
@@ -108,18 +108,18 @@ def test_a_race_stores_session_and_decision_and_a_lesser_opponent_gives_no_title
 
 def test_an_uncertain_race_is_pooled_with_the_next_one_of_the_same_plans(loaded: Loaded):
     first = laboratory.race(loaded, "v001", here)
-    stored = laboratory.decision_on(first.session_ids[0])
+    stored = decisions.decision_on(first.session_ids[0])
     assert stored is not None
     sessions.append_decision({**stored, "outcome": "uncertain"})
-    second = laboratory.settle(loaded, again(first))
+    second = decisions.settle(loaded, again(first))
     assert second.session_ids == [*first.session_ids, second.session_ids[-1]]
     assert len(second.session_ids) == 2
     sessions.append_decision({**stored, "outcome": "uncertain", "session_ids": second.session_ids})
-    third = laboratory.settle(loaded, again(first, seed=5))
+    third = decisions.settle(loaded, again(first, seed=5))
     assert len(third.session_ids) == 1, "a race may be repeated once"
 
 
-def again(raced: laboratory.Race, seed: int = 4) -> str:
+def again(raced: decisions.Race, seed: int = 4) -> str:
     """A further session like that of a race, with a seed of its own."""
     session = sessions.load_session(raced.session_ids[0])
     session.seed = seed
@@ -128,16 +128,16 @@ def again(raced: laboratory.Race, seed: int = 4) -> str:
 
 def test_a_confirmation_finds_the_promotion_that_it_confirms(loaded: Loaded):
     first = laboratory.race(loaded, "v001", here)
-    stored = laboratory.decision_on(first.session_ids[0])
+    stored = decisions.decision_on(first.session_ids[0])
     assert stored is not None
     session = sessions.load_session(first.session_ids[0])
     session.kind, session.seed = "confirm", 9
     identity = sessions.append_session(session).id
-    assert laboratory.conclude(loaded, sessions.append_session(other_plan(session)).id) is None, "nothing it confirms"
+    assert decisions.conclude(loaded, sessions.append_session(other_plan(session)).id) is None, "nothing it confirms"
     if stored["outcome"] != "promote":  # a loud machine decides nothing: then this stands for the promotion
-        assert laboratory.conclude(loaded, identity) is None
+        assert decisions.conclude(loaded, identity) is None
         return
-    confirmed = laboratory.conclude(loaded, identity)
+    confirmed = decisions.conclude(loaded, identity)
     assert confirmed is not None
     assert confirmed.session_ids == [*first.session_ids, identity]
     assert confirmed.decision.confirmed == (confirmed.decision.outcome == "promote")

@@ -47,7 +47,8 @@ class World:
 def world():
     with dg.instance_for_test() as instance:
         found = World(instance)
-        found.race("v1"), found.race("v2")
+        found.race("v1")
+        found.race("v2")
         for _ in range(3):
             found.tick()
         yield found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import dagster as dg
 import pytest
 
@@ -42,9 +44,8 @@ def test_checks_of_partitioned_assets_are_partitioned_so_that_one_bad_candidate_
 
 def test_what_measures_waits_in_a_pool_and_is_never_asked_for_by_changed_inputs(definitions: dg.Definitions):
     for stage in STAGES:
-        asset = next(
-            a for a in definitions.assets or () if a.key == lineage.key_of("transformer_layer", "cpu_fp32", stage.name)
-        )
+        key = lineage.key_of("transformer_layer", "cpu_fp32", stage.name)
+        asset = definitions.resolve_assets_def(key)
         condition = next(iter(asset.specs)).automation_condition
         assert bool(asset.op.pool) is stage.measures, stage.name
         if stage.measures or stage.starred:
@@ -66,7 +67,7 @@ def test_sensors_and_automation_run_by_default(definitions: dg.Definitions):
 def test_the_lineage_is_the_one_that_the_design_draws():
     after = {stage.name: set(stage.after) for stage in STAGES}
     chain = ["candidate", "correctness", "screening", "timings", "decision", "confirmation", "gap_to_sol", "archive"]
-    for earlier, later in zip(chain, chain[1:], strict=False):
+    for earlier, later in pairwise(chain):
         assert earlier in after[later], (earlier, later)
     assert after["submission"] == {"archive", "beam"} and "submission" in after["report"]
 
@@ -76,6 +77,7 @@ def test_a_candidate_file_that_is_still_being_written_is_left_alone(tmp_path):
     import time
 
     old, new = tmp_path / "v001_old.py", tmp_path / "v002_new.py"
-    old.write_text("x"), new.write_text("x")
+    for path in (old, new):
+        path.write_text("x")
     os.utime(old, (time.time() - 10, time.time() - 10))
     assert sensors.settled(tmp_path) == [old]

@@ -38,7 +38,7 @@ def test_a_candidate_goes_from_file_to_confirmation_and_a_second_time_nothing_is
     assert lab._run.kinds == ["judge", "decide"], "the only profile holds every case: no screen"
     assert [outcome.status for outcome in first] == ["done", "not_needed", "done", "done"]
     assert first[0].facts["standing"] == racing.RIGHT
-    assert {check.name: check.passed for check in first[2].checks} == {"clocks_agree": True, "outputs_were_checked": True}
+    assert {check.name for check in first[2].checks if check.passed} == {"clocks_agree", "outputs_were_checked"}
     assert {row["participant"] for row in first[2].rows} == {"reference", V000, V001, "twin"}
     assert first[3].facts["outcome"] in ("promote", "uncertain", "reject", "invalid")
     before = len(evidence.entries())
@@ -111,5 +111,6 @@ def test_contract_and_catalogue_say_what_there_is_and_record_the_approval_once(l
     assert first == second and first.checks[0].passed and "approved by Ada" in first.summary
     assert [entry.kind for entry in evidence.entries()] == ["approval"]
     assert {row["candidate"] for row in landing.catalogue(lab).rows} >= {V000, V001, V002}
-    landing.candidate(lab, V001), landing.candidate(lab, V001)
+    for _ in range(2):
+        landing.candidate(lab, V001)
     assert [entry.kind for entry in evidence.entries()] == ["approval", "candidate"]
