@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 from gfast_pipeline import decisions, laboratory
+from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.ledger import evidence, index, sessions, verify
 from gfast_pipeline.stages import choosing
 from gfast_pipeline.stages.lab import Lab
@@ -24,7 +25,10 @@ def health(lab: Lab) -> Outcome:
 
 
 def _chain() -> Check:
-    index.sync()
+    try:
+        index.sync()
+    except GfastError as error:
+        return Check("chain_is_whole", False, str(error))
     problems = verify.verify()
     said = str(problems[0]) if problems else f"{len(evidence.entries())} entries, chain {evidence.chain()[:12]}"
     return Check("chain_is_whole", not problems, said)

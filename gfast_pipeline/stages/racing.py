@@ -155,6 +155,9 @@ def confirmation(lab: Lab, name: str) -> Outcome:
         return not_needed(f"{source.name} beat {raced.decision.incumbent}, who holds no title")
     found = decisions.confirmation_of(raced)
     reused = found is not None
+    pending = lab.challenged(source, "confirm")
+    if found is None and pending is not None and decisions.decision_id_on(pending.id) is None:
+        found = decisions.settle_confirmation(lab.loaded, raced, pending.id)  # measured, and then interrupted
     if found is None:
         found = laboratory.confirmation(lab.loaded, raced, lambda job: lab.run(job, f"confirming {source.name}", first))
     plain = found.decision.plain()

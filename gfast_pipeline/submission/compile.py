@@ -9,6 +9,7 @@ import hashlib
 import os
 import pprint
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from gfast_pipeline.submission.merge import Part, merge
 TEMPLATES = Path(__file__).parent / "templates"
 REFERENCE_ROOTS = {"transformer_layer": ("TransformerLayer",)}
 """What a template needs of its workload's reference."""
-SHIP = "ship"
+SHIP = "ship.toml"
+"""Beside a workload's reference: `contract = NAME`, whose submission is the workload's own, tracked in kernels/."""
 """The contract whose submission is tracked, beside the workload."""
 EVIDENCE = (
     "plan", "candidate_hash", "plan_hash", "since", "official_us", "queued_us", "reference_us", "ratio_to_reference",
@@ -116,9 +118,16 @@ def _schedule(row: Mapping[str, Any], source: Source) -> dict[str, Any]:
 
 
 def path_for(loaded: Loaded) -> Path:
-    """Where the contract's submission belongs: beside the workload for `ship`, else in the warehouse, untracked."""
-    if loaded.name == SHIP:
-        return loaded.workload.folder / "submission.py"
+    """Where the contract's submission belongs: beside the workload for the one that ships, else in the warehouse,
+    untracked. Raises SubmissionError for a ship.toml that cannot be read."""
+    ship = loaded.workload.folder / SHIP
+    if ship.is_file():
+        try:
+            shipped = tomllib.loads(ship.read_text(encoding="utf-8"))["contract"]
+        except (tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
+            raise SubmissionError(f'{ship}: {error!r}. Write one line in it: contract = "NAME".') from None
+        if shipped == loaded.name:
+            return loaded.workload.folder / "submission.py"
     return evidence.warehouse() / "submissions" / f"{loaded.name}.py"
 
 

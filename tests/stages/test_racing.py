@@ -7,7 +7,7 @@ import pytest
 from gfast_pipeline import laboratory
 from gfast_pipeline.contract.load import Loaded
 from gfast_pipeline.execution import local
-from gfast_pipeline.ledger import evidence
+from gfast_pipeline.ledger import evidence, sessions
 from gfast_pipeline.stages import landing, racing
 from gfast_pipeline.stages.lab import Lab
 from gfast_pipeline.stages.outcome import Missing
@@ -53,6 +53,21 @@ def test_a_session_whose_decision_was_lost_is_decided_on_and_not_measured_again(
     outcome = racing.decision(lab, V001)
     assert (outcome.status, outcome.sessions, lab._run.kinds) == ("done", [identity], ["decide"])
     assert racing.correctness(lab, V001).sessions == [identity], "a race proves its challenger"
+
+
+def test_a_confirmation_whose_decision_was_lost_is_decided_on_and_not_measured_again(lab: Lab):
+    raced = laboratory.race(lab.loaded, V001, lab._run)
+    if raced.decision.outcome != "promote":
+        pytest.skip("this machine is too loud to promote anything")
+    lost = laboratory.confirm_job(lab.loaded, raced)
+    identity = sessions.append_session(lab._run(lost)).id
+    outcome = racing.confirmation(lab, V001)
+    assert outcome.sessions == [*raced.session_ids, identity]
+    assert lab._run.kinds == ["decide", "confirm"]
+    names = {record["name"]: record["role"] for record in sessions.load_session(identity).participants}
+    assert names["submission"] == "submission", "what would ship takes part"
+    proved = {v.gate for v in sessions.load_session(identity).verdicts if v.participant == "submission"}
+    assert {"official", "anchored", "timed_output"} <= proved
 
 
 def test_asked_to_measure_again_a_further_session_joins_the_log(lab: Lab):
