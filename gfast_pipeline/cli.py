@@ -43,6 +43,13 @@ app.command()(approve)
 cli_pipeline.register(app)
 cli_ledger.register(app)
 
+
+@app.callback()
+def main() -> None:
+    """Judge kernel candidates, measure them beside the incumbent, and decide from recorded evidence."""
+    evidence.origin.set({"run": "cli", "asset": ""})
+
+
 Contract = Annotated[str, typer.Option("--contract", "-c", help="The contract, as NAME or WORKLOAD/NAME.")]
 Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="A candidate: v007, or its full name.")]
 Names = Annotated[list[str] | None, typer.Option("--candidate", "-k", help="Candidate or peer; may be repeated.")]
@@ -247,6 +254,7 @@ def ingest(
     """Check a sealed result against contract and files, keep it as evidence, and decide where it decides."""
     from gfast_pipeline.defs import publish
 
+    evidence.origin.set({"run": "ingest", "asset": ""})
     with refusals():
         session, remarks = bundle.ingest(result)
         for remark in remarks:

@@ -94,7 +94,7 @@ def candidates(contract: Contract, as_json: AsJson = False) -> None:
 def route(contract: Contract, as_json: AsJson = False) -> None:
     """Done, tune or structural per case, overall stop or continue, with the argument."""
     with refusals():
-        outcome = choosing.route(_lab(contract))
+        outcome = choosing.route(_lab(contract, reading=False))
     if as_json:
         typer.echo(json.dumps({"overall": outcome.facts, "cases": outcome.rows}, ensure_ascii=False))
         return
@@ -118,8 +118,13 @@ def withdraw(
 
     with refusals():
         entry = withdrawal.withdraw(load(contract), candidate, reason, by)
+        try:  # who holds what, and what would ship, follow at once
+            lab = _lab(contract, reading=False)
+            told = [choosing.archive(lab).summary, choosing.submission(lab).summary]
+        except Missing as missing:
+            told = [str(missing)]
         index.sync()
-    typer.echo(f"withdrawn, entry {entry.id}; gfast run -c {contract} chooses anew")
+    typer.echo(f"withdrawn, entry {entry.id}; " + "; ".join(told))
 
 
 @submission_app.command("compile")
@@ -128,18 +133,20 @@ def compile_submission(contract: Contract, as_json: AsJson = False) -> None:
     from gfast_pipeline.ledger import index
 
     with refusals():
-        outcome = choosing.submission(_lab(contract))
+        outcome = choosing.submission(_lab(contract, reading=False))
         index.sync()
     if as_json:
         typer.echo(json.dumps({**outcome.facts, "cases": outcome.rows}, ensure_ascii=False))
     else:
         typer.echo(outcome.summary)
         for check in outcome.checks:
-            typer.echo(("" if check.passed else "warning: ") + check.description)
+            typer.echo(("" if check.passed else "warning: " if check.warning else "refused: ") + check.description)
+    if any(not check.passed and not check.warning for check in outcome.checks):
+        raise typer.Exit(3)
 
 
-def _lab(contract: str) -> Lab:
-    return Lab(laboratory.approved(contract), _nothing)
+def _lab(contract: str, reading: bool = True) -> Lab:
+    return Lab(laboratory.approved(contract), _nothing, reading)
 
 
 def _nothing(job: Any) -> Any:
@@ -180,11 +187,11 @@ def _standing(loaded: Loaded, steps: Any) -> dict[str, Any]:
 
 
 def _asked(name: str, loaded: Loaded) -> list[dict[str, Any]]:
-    """The rows of a named query that are of this contract."""
+    """The rows of a named query that are of this contract as it stands."""
     from gfast_pipeline.ledger import query
 
     rows = query.ask(name).records()
-    return [row for row in rows if (row.get("workload"), row.get("contract")) == (loaded.workload.name, loaded.name)]
+    return [row for row in rows if row.get("contract_hash") == loaded.hash]
 
 
 def _leaderboard(found: dict[str, Any]) -> None:

@@ -88,7 +88,8 @@ def recompute_decision(identity: str) -> list[str]:
         return [f"decision {identity}: cannot be computed again: {error}"]
     if loaded.hash != stored.contract_hash:
         return [f"decision {identity}: cannot be computed again: its contract has changed since"]
-    found = [sessions.load_whole(one) for one in raced.session_ids]
+    made = evidence.find(identity, None, sessions.DECISION).utc
+    found = [sessions.load_whole(one, before=made) for one in raced.session_ids]
     deciding, confirming = ([s for s in found if (s.kind == "confirm") is wanted] for wanted in (False, True))
     again = confirm(deciding, confirming[-1], loaded.plain) if confirming else decide(deciding, loaded.plain)
     mine, theirs = stored.plain(), again.plain()
@@ -115,9 +116,27 @@ def decision_id_on(session_id: str, confirmed: bool | None = None) -> str | None
 
 
 def confirmation_of(raced: Race) -> Race | None:
-    """The stored decision that pools a race with its confirmation; None where there is none yet."""
-    identity = decision_id_on(raced.session_ids[-1], confirmed=True)
-    return None if identity is None else load_race(identity)
+    """The stored decision that pools a race with its confirmation; None where there is none yet. An invalid one (its
+    session was loud, or lost) says nothing, and the race may be confirmed again."""
+    for identity, plain in _decisions_on(raced.session_ids[-1]):
+        if plain["outcome"] != "invalid" and any(one.get("kind") == "confirm" for one in plain.get("sessions", [])):
+            return load_race(identity)
+    return None
+
+
+def undecided_confirmation(raced: Race) -> str | None:
+    """A whole confirmation of a race's very plans that no decision rests on yet: measured, and then interrupted."""
+    mine = _plans(sessions.load_whole(raced.session_ids[-1]).participants)
+    for head in reversed(sessions.list_sessions(contract_hash=raced.decision.contract_hash, kind="confirm")):
+        fits = _plans(head.participants) == mine and sessions.same_scope(head.scope, raced.decision.scope)
+        new = fits and head.rest_of is None and decision_id_on(head.id) is None
+        if new and sessions.load_whole(head.id).status == "complete":
+            return head.id
+    return None
+
+
+def _plans(participants: list[dict[str, Any]]) -> list[Any]:
+    return [r["plan_hash"] for role in ("incumbent", "challenger") for r in participants if r["role"] == role]
 
 
 def for_title(decision_id: str) -> bool:

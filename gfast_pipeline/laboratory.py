@@ -78,7 +78,7 @@ def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
 
 def last_scope(loaded: Loaded) -> dict[str, Any] | None:
     """The scope of the newest session under this contract: where a sealed bundle most likely goes."""
-    heads = sessions.list_sessions(contract_hash=loaded.hash)
+    heads = [head for head in sessions.list_sessions(contract_hash=loaded.hash) if head.scope]  # a refusal has none
     return heads[-1].scope if heads else None
 
 
@@ -146,7 +146,10 @@ def resume(loaded: Loaded, identity: str, run: Run) -> tuple[str, decisions.Race
 def confirmation(loaded: Loaded, raced: decisions.Race, run: Run) -> decisions.Race:
     """The second session of a promotion, with the best peers beside it, pooled with the first."""
     job = confirm_job(loaded, raced)
-    return decisions.settle_confirmation(loaded, raced, sessions.append_session(run(job)).id)
+    identity = sessions.append_session(run(job)).id
+    if (session := sessions.load_whole(identity)).status == "partial":
+        raise LaboratoryError(f"confirmation {identity} is partial: {session.reason}; gfast resume {identity}")
+    return decisions.settle_confirmation(loaded, raced, identity)
 
 
 def confirm_job(loaded: Loaded, raced: decisions.Race) -> Job:
@@ -154,14 +157,21 @@ def confirm_job(loaded: Loaded, raced: decisions.Race) -> Job:
     Raises LaboratoryError when there is no promotion to confirm."""
     if raced.decision.outcome != "promote":
         raise LaboratoryError(f"decision {raced.decision_id} is no promotion: {raced.decision.reason}")
+    if raced.decision.contract_hash != loaded.hash:
+        raise LaboratoryError(
+            f"decision {raced.decision_id} was made under {raced.decision.contract_name} "
+            f"{raced.decision.contract_hash[:12]}, this is {loaded.name} {loaded.hash[:12]}; name that one or race anew"
+        )
     challenger = loaded.workload.candidate(raced.decision.challenger)
     other = loaded.workload.candidate(raced.decision.incumbent or "v000")
+    for source in (challenger, other):
+        refuse_edit(loaded, source)
     control = loaded.workload.candidate("v000")
     best = best_peers(loaded, raced.decision.scope)
     verdicts = static_verdicts(loaded, challenger)
     job = jobs.race(loaded, "confirm", challenger, other, control, verdicts, peers=best)
     made = compiler.portfolio(loaded, archive.holders(loaded, raced.decision.scope), challenger)
-    job.plans.append(compiler.plan(*compiler.compile_to(loaded, made, compiler.path_for(loaded))))
+    job.plans.append(compiler.plan(*compiler.compile_to(loaded, made, compiler.unshipped(loaded, made))))
     return job
 
 
@@ -217,9 +227,8 @@ def _refused(
 
 
 def sources(loaded: Loaded) -> dict[str, Source]:
-    """Every candidate and peer file of the workload by its hash, and the compiled submission."""
+    """Every candidate and peer file of the workload by its hash, and the compiled submissions."""
     shop = loaded.workload
     peers = [shop.peer(path.stem) for path in sorted((shop.folder / "peers").glob("*.py"))]
-    compiled = compiler.path_for(loaded)
-    shipped = [read_source(compiled)] if compiled.is_file() else []
+    shipped = [read_source(path) for path in compiler.compiled(loaded)]
     return {source.sha256: source for source in [*shop.candidates(), *peers, *shipped]}

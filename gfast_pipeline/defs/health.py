@@ -8,7 +8,7 @@ import dagster as dg
 from gfast_pipeline import laboratory
 from gfast_pipeline.contract.workload import workloads
 from gfast_pipeline.defs.bench import through_pipes
-from gfast_pipeline.defs.lineage import OWNERS, key_of, tagged
+from gfast_pipeline.defs.lineage import OWNERS, key_of, pool_of, tagged
 from gfast_pipeline.defs.publish import publish
 from gfast_pipeline.defs.show import result
 from gfast_pipeline.defs.stage import code_hash
@@ -31,6 +31,8 @@ def purge(instance: dg.DagsterInstance, days: float = RUNS_KEPT_DAYS) -> int:
         record.dagster_run.run_id
         for record in instance.get_run_records(dg.RunsFilter(statuses=[*ended, dg.DagsterRunStatus.CANCELED]))
         if (record.end_time or time.time()) < time.time() - days * 86_400
+        # a sensor's run is also the memory that it was asked for: without it all would be asked for again
+        and "dagster/run_key" not in record.dagster_run.tags
     ]
     for run_id in old:
         instance.delete_run(run_id)
@@ -49,14 +51,14 @@ def _asset(workload: str, contract: str) -> dg.AssetsDefinition:
         owners=OWNERS,
         code_version=code_hash(("stages/health.py",)),
         check_specs=[dg.AssetCheckSpec(name, asset=key, description=said) for name, said in CHECKS.items()],
-        pool=f"device_{workload}_{contract}",
+        pool=pool_of(workload, contract),
     )
     def compute(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         loaded = laboratory.approved(f"{workload}/{contract}")
         with tagged(context):
             outcome = health(Lab(loaded, through_pipes(context)))
-        context.log.info(f"{purge(context.instance)} runs older than {RUNS_KEPT_DAYS} days deleted")
-        publish(context.instance, loaded)
+            context.log.info(f"{purge(context.instance)} runs older than {RUNS_KEPT_DAYS} days deleted")
+            publish(context.instance, loaded)
         yield result(key, outcome, list(CHECKS))
 
     return compute

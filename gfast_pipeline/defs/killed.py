@@ -26,11 +26,13 @@ _SLACK_S = 2.0
 def bury(instance: dg.DagsterInstance) -> list[str]:
     """Report runs whose process is gone as failed, and free the places of all that ended: the ids of the former."""
     dead = []
-    for record in instance.get_run_records(dg.RunsFilter(statuses=UNENDED)):
+    for record in instance.get_run_records(unended()):
         run = record.dagster_run
         found = _process(instance, run, record.create_timestamp.timestamp())
         if found is not None and not _alive(*found):
-            instance.report_run_failed(run, f"Process {found[0]} of this run was killed. What it recorded is in the log.")
+            instance.report_run_failed(
+                run, f"Process {found[0]} of this run was killed. What it recorded is in the log."
+            )
             dead.append(run.run_id)
     for pool in instance.event_log_storage.get_concurrency_keys():
         for run_id in _in_pool(instance, pool):
@@ -38,6 +40,11 @@ def bury(instance: dg.DagsterInstance) -> list[str]:
             if run is None or run.is_finished:
                 instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     return dead
+
+
+def unended() -> dg.RunsFilter:
+    """Runs that Dagster shows as on their way."""
+    return dg.RunsFilter(statuses=UNENDED)
 
 
 def holder(instance: dg.DagsterInstance, pool: str) -> dg.DagsterRun | None:
@@ -76,12 +83,17 @@ def _process(instance: dg.DagsterInstance, run: dg.DagsterRun, created: float) -
 
 def _alive(pid: int, when: float) -> bool:
     """Whether the process that had this number at a time still runs; a later one with its number is another."""
+    if not os.path.isdir("/proc/self"):
+        return True  # where nothing can be known, nobody is buried
+    started = _started(pid)
+    return started is not None and started <= when + _SLACK_S
+
+
+def _started(pid: int) -> float | None:
+    """When a process began, seconds since the epoch; None where none has this number, or it has ended."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-    except FileNotFoundError:
-        return not os.path.isdir("/proc/self")  # where nothing can be known, nobody is buried
-    except ProcessLookupError:
-        return False
-    started = int(booted.split()[1]) + int(fields[18]) / os.sysconf("SC_CLK_TCK")
-    return state not in "ZX" and started <= when + _SLACK_S
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+    return None if state in "ZX" else int(booted.split()[1]) + int(fields[18]) / os.sysconf("SC_CLK_TCK")

@@ -8,6 +8,7 @@ import dagster as dg
 from gfast_pipeline import laboratory
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.load import load
+from gfast_pipeline.contract.workload import kernels_root
 from gfast_pipeline.defs.automation import when_inputs_change
 from gfast_pipeline.defs.bench import through_pipes
 from gfast_pipeline.defs.partitions import candidates
@@ -32,6 +33,12 @@ def key_of(workload: str, contract: str, stage: str) -> dg.AssetKey:
     return dg.AssetKey([workload, contract, stage])
 
 
+def pool_of(workload: str, contract: str) -> str:
+    """One pool a device, whatever the contract: its lease is one, too. Nothing is imported to find out which."""
+    text = (kernels_root() / workload / "contracts" / f"{contract}.toml").read_text(encoding="utf-8")
+    return "device_cpu" if 'device = "cpu"' in text else "device_cuda"
+
+
 def assets(workload: str, contract: str) -> list[dg.AssetsDefinition]:
     """All stages of one contract."""
     return [_asset(workload, contract, stage) for stage in STAGES]
@@ -50,7 +57,10 @@ def tagged(context: dg.AssetExecutionContext) -> Iterator[None]:
         yield
     finally:
         evidence.origin.reset(token)
-        index.sync()
+        try:
+            index.sync()
+        except GfastError as error:  # the log has it; whoever asks takes it in
+            context.log.warning(f"the ledger was not brought up to date: {error}")
 
 
 def _asset(workload: str, contract: str, stage: Stage) -> dg.AssetsDefinition:
@@ -71,7 +81,7 @@ def _asset(workload: str, contract: str, stage: Stage) -> dg.AssetsDefinition:
         partitions_def=partitions,
         check_specs=checks,
         automation_condition=None if stage.starred or stage.measures or not stage.after else when_inputs_change,
-        pool=f"device_{workload}_{contract}" if stage.measures else None,
+        pool=pool_of(workload, contract) if stage.measures else None,
         output_required=False,
     )
     def compute(context: dg.AssetExecutionContext, config: Anew):
@@ -85,7 +95,9 @@ def _run(
 ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
     """One step: the stage, its evidence indexed, its result. What cannot be measured here is a skip that says so."""
     arguments = [context.partition_key] if stage.starred else []
-    options = {"again": True} if again and stage.name in ("correctness", "timings") else {}
+    options = {"again": True} if again and stage.repeatable else {}
+    if again and not options:
+        context.log.warning(f"{stage.name} is not measured again: ask correctness, timings or ceilings")
     try:
         with tagged(context):
             loaded = load(name) if stage.name == "contract" else laboratory.approved(name)

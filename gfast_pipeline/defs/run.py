@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._core.events import RunFailureReason
 
 from gfast_pipeline.contract.load import Loaded
 from gfast_pipeline.defs import home, killed, lineage
 from gfast_pipeline.defs.stage import STAGES
+from gfast_pipeline.stages.racing import CONTROL
 
 Say = Callable[[str], None]
 PAUSE_S = 1.0
@@ -30,7 +32,8 @@ class Step:
 def run(loaded: Loaded, say: Say, names: Sequence[str] | None = None) -> list[Step]:
     """Materialize the whole lineage: landing, ceilings, every candidate (or `names`), then what rests on all of them.
 
-    `say` hears a line a stage. A candidate that fails a check ends its own branch and nothing else.
+    `say` hears a line a stage. A candidate that fails a check ends its own branch and nothing else. Runs that were
+    killed are ended first, and a measurement waits for whoever measures. Ctrl-C raises KeyboardInterrupt.
     """
     workload, contract = loaded.workload.name, loaded.path.stem
     assets = lineage.assets(workload, contract)
@@ -39,6 +42,7 @@ def run(loaded: Loaded, say: Say, names: Sequence[str] | None = None) -> list[St
         say(f"{contract}  run {run_id[:8]} was killed; what it recorded is reused")
     first = ("contract", "catalogue", "ceilings")
     chosen = list(names or [source.name for source in loaded.workload.candidates()])
+    chosen.sort(key=lambda name: name.startswith(f"{CONTROL}_"))  # last: its times are those of the others' races
     steps = _materialize(assets, instance, workload, contract, first, None, say)
     if any(step.status == "failed" for step in steps if step.stage != "ceilings"):
         return steps
@@ -71,6 +75,9 @@ def _materialize(
         raise_on_error=False,
         tags=tags,
     )
+    if any(_was_interrupted(event) for event in done.all_events):  # Dagster takes it for a failure of this run alone
+        say("interrupted; what was recorded is reused by the next run")
+        raise KeyboardInterrupt
     found = {}
     for event in done.get_asset_materialization_events():
         materialization = event.materialization
@@ -92,6 +99,11 @@ def _materialize(
         steps.append(Step(stage, name, status, summary))
         say(f"{name or contract}  {stage}: {status}  {summary}")
     return steps
+
+
+def _was_interrupted(event: dg.DagsterEvent) -> bool:
+    ended = event.event_type is dg.DagsterEventType.RUN_FAILURE
+    return ended and event.job_failure_data.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION
 
 
 def _wait(instance: dg.DagsterInstance, pool: str, say: Say) -> None:

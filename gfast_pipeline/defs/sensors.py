@@ -5,13 +5,15 @@ A tick lists directories and opens no database: a handle held here would keep ev
 
 import functools
 import hashlib
+import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
-from gfast_pipeline.contract.workload import Workload, workloads
+from gfast_pipeline.contract.workload import CANDIDATE, Workload, workloads
 from gfast_pipeline.defs import lineage
 from gfast_pipeline.defs.partitions import candidates
 
@@ -56,21 +58,18 @@ def _landing(workload: Workload) -> dg.SensorDefinition:
         description="A candidate file that has lain still for two seconds is judged and raced, where this machine can.",
     )
     def landed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        del context
-        files = [path for path in settled(workload.folder / "candidates") if path.stem[:1] == "v"]
-        requests = [
-            dg.RunRequest(
-                run_key=f"{contract}-{path.stem}-{_sha12(path)}-{_constitution(workload.contracts_folder / contract)}",
-                job_name=job.name,
-                partition_key=path.stem,
-                tags={"gfast/candidate": path.stem, "gfast/contract": contract},
-            )
-            for contract, job in jobs.items()
-            if measurable((workload.contracts_folder / contract).with_suffix(".toml"))
-            for path in files
-        ]
+        files = [path for path in settled(workload.folder / "candidates") if CANDIDATE.fullmatch(path.stem)]
+        memory = Memory(context.cursor)
+        requests = []
+        for contract, job in jobs.items():
+            stem = workload.contracts_folder / contract
+            for path in files if measurable(stem.with_suffix(".toml")) else []:
+                key = f"{contract}-{path.stem}"
+                run_key = memory.key(key, f"{_sha12(path)}-{_constitution(stem)}")
+                tags = {"gfast/candidate": path.stem, "gfast/contract": contract}
+                requests.append(dg.RunRequest(run_key=run_key, job_name=job.name, partition_key=path.stem, tags=tags))
         added = candidates(workload.name).build_add_request([path.stem for path in files])
-        return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=[added])
+        return dg.SensorResult(requests, cursor=memory.cursor(), dynamic_partitions_requests=[added])
 
     return landed
 
@@ -92,17 +91,33 @@ def _contracts(workload: Workload) -> dg.SensorDefinition:
         description="A contract, its approval or a candidate's name changed: contract and catalogue are read again.",
     )
     def edited(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        del context
-        requests = []
+        memory, requests = Memory(context.cursor), []
+        names = sorted(file.stem for file in settled(workload.folder / "candidates"))
         for path in workload.contracts():
-            names = sorted(file.stem for file in settled(workload.folder / "candidates"))
-            state = _constitution(path.with_suffix("")), ",".join(names)
+            state = hashlib.sha256(repr((_constitution(path.with_suffix("")), names)).encode()).hexdigest()[:12]
             keys = [lineage.key_of(workload.name, path.stem, stage) for stage in ("contract", "catalogue")]
-            run_key = f"{path.stem}-{hashlib.sha256(repr(state).encode()).hexdigest()[:12]}"
-            requests.append(dg.RunRequest(run_key=run_key, asset_selection=keys))
-        return dg.SensorResult(run_requests=requests)
+            requests.append(dg.RunRequest(run_key=memory.key(path.stem, state), asset_selection=keys))
+        return dg.SensorResult(requests, cursor=memory.cursor())
 
     return edited
+
+
+class Memory:
+    """What a sensor saw last of each thing, and how often that changed: a state that returns is asked for again,
+    although Dagster never forgets a run key."""
+
+    def __init__(self, cursor: str | None) -> None:
+        self._seen: dict[str, list[Any]] = json.loads(cursor) if cursor else {}
+
+    def key(self, thing: str, state: str) -> str:
+        """The run key of a thing in this state."""
+        last, changes = self._seen.get(thing, [state, 0])
+        self._seen[thing] = [state, changes + (last != state)]
+        return f"{thing}-{state}-{self._seen[thing][1]}"
+
+    def cursor(self) -> str:
+        """To be handed to the next tick."""
+        return json.dumps(self._seen)
 
 
 def settled(folder: Path) -> list[Path]:

@@ -14,22 +14,22 @@ from gfast_pipeline.stages.outcome import Check, Outcome
 
 HEADINGS = {
     "ratio": ("× as fast", "base's or incumbent's time ÷ its own, paired in time: above 1 it is faster"),
-    "low": ("95 % low", "lower end of the 95 % interval of × as fast"),
-    "high": ("95 % high", "upper end of the 95 % interval of × as fast"),
-    "base": ("as fast as", "whose time × as fast divides"),
-    "official_us": ("official µs", "median of a call timed as the official script times it, the host's part included"),
+    "low": ("95 % low", "lower end of the interval of × as fast"),
+    "high": ("95 % high", "upper end of the interval of × as fast"),
+    "base": ("against", "whose time × as fast divides"),
+    "official_us": ("official µs", "median of calls timed as the official script times them, the host's part included"),
     "queued_us": ("queued µs", "median with the device kept busy before: device time alone; none where the host binds"),
     "ratio_to_reference": ("× reference", "the reference's time ÷ its own: above 1 it is faster"),
-    "ratio_low": ("95 % low", "lower end of the 95 % interval of × reference"),
-    "ratio_high": ("95 % high", "upper end of the 95 % interval of × reference"),
     "ratio_to_best_peer": ("× best peer", "the best peer's time ÷ its own: above 1 it is faster"),
     "floor_us": ("floor µs", "what the device's measured ceilings allow at best"),
     "gap": ("gap", "measured device time ÷ floor: 1 is the floor reached"),
     "used": ("share of allowance", "largest error ÷ what the gate allows: above 1 it fails"),
 }
 """What a column or figure is headed, and what it means; both beside the numbers."""
+INTERVALS = {"ratio": ("low", "high"), "ratio_to_reference": ("ratio_low", "ratio_high")}
+"""Columns with the ends of their 95 % interval, which a table shows in one."""
 UNITS = {"_us": " µs", "_tflops": " TFLOP/s", "_tb_s": " TB/s", "_t_s": " T/s"}
-BAR = "gap, a block a doubling"
+BAR = "log₂ gap"
 DIGITS = 5
 """Significant digits shown of a figure. What decides is in the log, with all of them."""
 
@@ -41,7 +41,7 @@ def metadata(outcome: Outcome) -> dict[str, Any]:
     """
     found: dict[str, Any] = {"summary": dg.MetadataValue.text(outcome.summary), "how": outcome.status}
     told = {"session"} if outcome.sessions else set()
-    found |= {_heading(name): _value(value) for name, value in outcome.facts.items() if name not in told}
+    found |= {_label(name, value): _value(value) for name, value in outcome.facts.items() if name not in told}
     if outcome.sessions:
         found["sessions"] = ", ".join(outcome.sessions)
     if outcome.rows:
@@ -87,21 +87,29 @@ def said(outcome: Outcome, declared: Sequence[str]) -> list[Check]:
 def as_table(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
     """A table; columns in the order in which rows first name them, those without any value left out.
 
-    Beside a gap stands its bar: the plot that needs no click.
+    A ratio and its interval share a column. Beside a gap stands its bar: the plot that needs no click.
     """
-    columns = [
-        name for name in dict.fromkeys(name for row in rows for name in row) if any(_has(row, name) for row in rows)
-    ]
-    records = [{_heading(name): _cell(row.get(name)) for name in columns} for row in rows]
-    described = [(_heading(name), HEADINGS[name][1] if name in HEADINGS else None) for name in columns]
-    if "gap" in columns:
-        described.append((BAR, "log₂ of the gap"))
+    ends = {end for name, pair in INTERVALS.items() for end in pair if any(name in row for row in rows)}
+    named = dict.fromkeys(name for row in rows for name in row if name not in ends)
+    columns = [name for name in named if any(_has(row, name) for row in rows)]
+    records, described = [{} for _ in rows], []
+    for name in columns:
+        heading, said = _heading(name), HEADINGS.get(name, ("", None))[1]
+        pair = INTERVALS.get(name, ())
+        heading += " [95 %]" if pair else ""
         for record, row in zip(records, rows, strict=True):
-            record[BAR] = _bar(row.get("gap"))
-    return dg.MetadataValue.table(
-        records=[dg.TableRecord(record) for record in records],
-        schema=dg.TableSchema([dg.TableColumn(heading, "string", said) for heading, said in described]),
-    )
+            record[heading] = _cell(row.get(name)) + _between([row.get(end) for end in pair])
+            if name == "gap":
+                record[BAR] = _bar(row.get(name))
+        described.append(dg.TableColumn(heading, "string", said))
+        if name == "gap":
+            described.append(dg.TableColumn(BAR, "string", "a block a doubling"))
+    return dg.MetadataValue.table([dg.TableRecord(record) for record in records], dg.TableSchema(described))
+
+
+def _between(ends: list[Any]) -> str:
+    said = f" [{', '.join(map(_cell, ends))}]" if ends and None not in ends else ""
+    return said.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _bar(gap: Any) -> str:
@@ -120,6 +128,12 @@ def _heading(name: str) -> str:
         if name.endswith(suffix):
             return name.removesuffix(suffix).replace("_", " ") + unit
     return name.replace("_", " ")
+
+
+def _label(name: str, value: Any) -> str:
+    """The heading of a figure; of an id of the log, that it is one."""
+    names_entry = isinstance(value, str) and re.fullmatch("[0-9a-f]{12}", value)
+    return f"{_heading(name)} entry" if names_entry else _heading(name)
 
 
 def _cell(value: Any) -> str:

@@ -12,8 +12,8 @@ from gfast_pipeline.stages import choosing, landing, racing
 from gfast_pipeline.stages.outcome import Outcome
 
 PACKAGE = Path(__file__).parents[1]
-JUDGING = ("bench", "contract", "generation/policy.py", "stages/racing.py")
-DECIDING = ("evaluation", "stages/racing.py")
+JUDGING = ("bench", "contract", "generation", "execution/jobs.py", "laboratory.py", "stages/lab.py", "stages/racing.py")
+DECIDING = ("evaluation", "decisions.py", "stages/racing.py")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ class Stage:
     checks: tuple[tuple[str, str, bool], ...] = ()
     starred: bool = False
     measures: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a further session can be asked for although the log has one."""
+        return self.name in ("correctness", "timings", "ceilings")
 
     @property
     def code_version(self) -> str:
@@ -170,28 +175,28 @@ STAGES = (
         choosing.beam,
         ("confirmation",),
         "The best confirmed candidates: parents of the next hypotheses.",
-        ("selection",),
+        ("selection", "evaluation", "stages/choosing.py"),
     ),
     Stage(
         "archive",
         choosing.archive,
         ("confirmation", "gap_to_sol"),
         "Who holds each case: taken only by a paired result, Holm over the cases contested, confirmed.",
-        ("selection",),
+        ("selection", "evaluation", "stages/choosing.py"),
     ),
     Stage(
         "route",
         choosing.route,
         ("archive", "gap_to_sol"),
         "Done, tune or structural per case, and whether to go on at all, with the argument.",
-        ("routing",),
+        ("routing", "stages/choosing.py"),
     ),
     Stage(
         "submission",
         choosing.submission,
         ("archive", "beam"),
         "The portfolio compiled into one self-contained file, with the evidence behind each choice in its header.",
-        ("submission",),
+        ("submission", "stages/choosing.py"),
         checks=(
             ("submission_agrees", "Driven as the official script drives it, the file's answers pass the gate.", True),
         ),

@@ -239,7 +239,7 @@ def _holes(session: Session) -> Iterator[str]:
 def _problems(session: Session, loaded: Loaded) -> Iterator[str]:
     folder = loaded.workload.folder
     paths = [*folder.glob("candidates/*.py"), *folder.glob("peers/*.py"), folder / "submission.py"]
-    paths += warehouse().glob(f"submissions/{loaded.name}.py")
+    paths += [*warehouse().glob(f"submissions/{loaded.name}.py"), *warehouse().glob("submissions/confirming/*.py")]
     here = {hashlib.sha256(path.read_bytes()).hexdigest(): path.stem for path in paths if path.is_file()}
     for record in session.participants:
         name, source = record["name"], record["candidate_hash"]

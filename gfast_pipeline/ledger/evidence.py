@@ -87,7 +87,8 @@ def roots() -> list[Path]:
 def append(kind: str, payload: dict[str, Any], root: Path | None = None, *, utc: datetime | None = None) -> Entry:
     """Write one event into `root` (by default `local_root()`), durable when this returns.
 
-    The time is now, moved past the last entry of `root` where a clock went back: order of names is order of events.
+    The time is now, moved past the last entry of `root`, and for the local one of the tracked ones too, where a clock
+    went back, or one elsewhere was ahead: order of names is order of events.
     Raises EvidenceError on a kind that is no name, on NaN or what JSON cannot hold, on a file above MAX_BYTES, and
     where the name is taken: nothing is ever overwritten. What `origin` holds is stored beside the payload.
     """
@@ -223,7 +224,8 @@ def _parsed(path: Path) -> dict[str, str]:
 
 def _stamp(folder: Path) -> str:
     now = datetime.now(UTC)
-    last = max((entry.utc for entry in entries([folder])), default="")
+    beside = roots() if folder == local_root() else [folder]
+    last = max((entry.utc for entry in entries(beside)), default="")
     if now.strftime(_UTC) <= last:
         now = datetime.strptime(last, _UTC) + timedelta(microseconds=1)
     return now.strftime(_UTC)

@@ -1,4 +1,4 @@
-"""Sessions and decisions in the log: append, load, list, join, and who holds the title. No statistics."""
+"""Sessions and decisions in the log: append, load, list, join. No statistics, and no title."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _session(entry: Entry, size: int, changed: int) -> Session:
         ) from None
 
 
-def load_whole(identity: str, folders: Sequence[Path] | None = None) -> Session:
+def load_whole(identity: str, folders: Sequence[Path] | None = None, before: str | None = None) -> Session:
     """The session joined with its remainders: those whose `rest_of` is its id, and theirs, in the order of the log.
 
     One session as if measured in one go. A cell that several measured counts as the first did; later visits, clocks and
@@ -90,10 +90,10 @@ def load_whole(identity: str, folders: Sequence[Path] | None = None) -> Session:
     where a remainder does not fit its session.
     """
     entry = evidence.find(identity, folders, SESSION)
-    heads = list_sessions(folders)
-    known, before = {entry.id}, 0
-    while len(known) > before:
-        before = len(known)
+    heads = [head for head in list_sessions(folders) if before is None or head.utc < before]
+    known, count = {entry.id}, 0
+    while len(known) > count:
+        count = len(known)
         known |= {head.id for head in heads if head.rest_of in known}
     later = [head.id for head in heads if head.id in known and head.id != entry.id]
     parts = {part: load_session(part, folders) for part in (entry.id, *later)}
@@ -252,27 +252,11 @@ def _payload(entry: Entry, size: int, changed: int) -> dict[str, Any]:
 
 
 def append_decision(decision: Mapping[str, Any], root: Path | None = None, *, utc: datetime | None = None) -> Entry:
-    """Store a decision given as plain values. Raises EvidenceError when it lacks what `incumbent` reads."""
+    """Store a decision given as plain values. Raises EvidenceError when it lacks what the title reads."""
     for name in ("outcome", "confirmed", "contract_hash", "scope", "challenger", "candidate_hash", "plan_hash"):
         if name not in decision:
             raise EvidenceError(f"decision: {name} is missing; store what `decide` or `confirm` returned")
     return evidence.append(DECISION, dict(decision), root, utc=utc)
-
-
-def incumbent(folders: Sequence[Path] | None, contract_hash: str, scope: Mapping[str, Any]) -> Incumbent | None:
-    """The plan of the last confirmed promotion under this contract in this scope; None where there was none (v000)."""
-    for entry in reversed(evidence.entries(folders, DECISION)):
-        decision = payload(entry)
-        if (
-            decision["outcome"] == "promote"
-            and decision["confirmed"] is True
-            and decision.get("for_title", True) is True
-            and decision["contract_hash"] == contract_hash
-            and same_scope(decision["scope"], scope)
-        ):
-            name, candidate, plan = (str(decision[key]) for key in ("challenger", "candidate_hash", "plan_hash"))
-            return Incumbent(name, candidate, plan, entry.id, decision)
-    return None
 
 
 def same_scope(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from gfast_pipeline import laboratory, measuring
@@ -17,21 +20,24 @@ from gfast_pipeline.selection import archive as archives
 from gfast_pipeline.selection import beam as beams
 from gfast_pipeline.selection.incumbent import stored_decisions, stored_withdrawals
 from gfast_pipeline.selection.withdrawal import WITHDRAWAL
-from gfast_pipeline.stages.lab import Lab, record, under
+from gfast_pipeline.stages.lab import Lab, records, under
 from gfast_pipeline.stages.outcome import Check, Missing, Outcome, not_needed, version_of
 from gfast_pipeline.stages.racing import UNPROVED, WRONG, standing
 from gfast_pipeline.submission import compile as compiler
 
+DRIVEN = "submission_agrees"
+DRIVE_S = 1800.0
 HOLDERS = "holders"
 """Whose gap the route argues with: of each case the plan that holds it."""
 
 
 def ceilings(lab: Lab, again: bool = False) -> Outcome:
     """The device at its best. Measured once a scope; again when asked."""
-    head = None if again else _ceilings(lab)
+    head = None if again else ceilings_in_use(lab)
     reused = head is not None
     if head is None:
-        session = lab.run(jobs.ceilings(lab.loaded), "measuring the ceilings")
+        lab.ready("measuring the ceilings", "ceilings")
+        session = lab.run(jobs.ceilings(lab.loaded))
         identity = sessions.append_session(session).id
     else:
         identity, session = head.id, sessions.load_session(head.id)
@@ -65,7 +71,7 @@ def beam(lab: Lab) -> Outcome:
 def archive(lab: Lab) -> Outcome:
     """Who holds each case, recorded whenever that changes."""
     payload = _holders(lab)
-    identity, reused = record("holders", payload, under)
+    identity, reused = lab.record("holders", payload, under)
     keys = ("case", "plan", "official_us", "queued_us", "reference_us", "ratio_to_reference", "ratio_low", "ratio_high")
     rows = [{key: row.get(key) for key in (*keys, "best_peer", "ratio_to_best_peer")} for row in payload["cases"]]
     held = sorted({row["plan"] for row in payload["cases"] if row.get("plan")})
@@ -87,7 +93,7 @@ def route(lab: Lab) -> Outcome:
     ]
     gaps, _, _ = _gaps(lab, rows, HOLDERS)
     payload = routing.route(lab.loaded, gaps)
-    identity, reused = record("route", payload, under)
+    identity, reused = lab.record("route", payload, under)
     keys = ("case", "route", "gap", "binding_term", "argument")
     table = [{key: row.get(key) for key in keys} for row in payload["cases"]]
     return Outcome(
@@ -101,13 +107,26 @@ def route(lab: Lab) -> Outcome:
 
 
 def submission(lab: Lab) -> Outcome:
-    """One file compiled from the holders, driven once as the official script would where this machine can."""
+    """One file compiled from the holders. Where this machine can, it is driven as the official script would before it
+    replaces the one that lies there."""
     portfolio = compiler.portfolio(lab.loaded, _holders(lab), laboratory.incumbent(lab.loaded, lab.scope))
-    path, payload = compiler.compile_to(lab.loaded, portfolio, compiler.path_for(lab.loaded))
-    identity, reused = record("submission", payload, under)
-    keys = ("case", "plan", "sessions")
-    rows = [{**{key: row.get(key) for key in keys}, "sessions": ", ".join(row["sessions"])} for row in payload["cases"]]
-    check = _driven(lab, path)
+    path, digest = compiler.path_for(lab.loaded), compiler.digest(portfolio)
+    newest = [there for _, there in records("submission") if under(there) == [lab.loaded.hash, lab.scope]][-1:]
+    known = bool(newest) and newest[0]["sha256"] == digest and path.is_file()
+    if known:
+        check = Check(DRIVEN, True, f"{path.name}, sha256 {digest[:12]}, is the file that was recorded")
+    elif lab.reading:
+        raise Missing("submission: not compiled from what the log holds yet")
+    else:
+        check = _driven(lab, portfolio)
+    if not check.passed and not check.warning:
+        return Outcome(version_of("refused", digest), check.description, checks=[check])
+    path, payload = (path, newest[0]) if known else compiler.compile_to(lab.loaded, portfolio, path)
+    identity, reused = lab.record("submission", payload, under)
+    rows = [
+        {"case": row["case"], "plan": row.get("plan"), "sessions": ", ".join(row["sessions"])}
+        for row in payload["cases"]
+    ]
     return Outcome(
         version_of(payload["sha256"]),
         f"{path}, sha256 {payload['sha256'][:12]}",
@@ -120,6 +139,8 @@ def submission(lab: Lab) -> Outcome:
 
 def report(lab: Lab) -> Outcome:
     """The page of the lineage, from the log alone."""
+    if lab.reading:
+        raise Missing("the page is written when the lineage runs")
     path, digest = page.write(lab.loaded, lab.scope)
     return Outcome(version_of(digest), str(path), facts={"path": str(path)})
 
@@ -154,11 +175,11 @@ def _is(record: dict[str, Any], source: Source, plan_hash: str) -> bool:
 
 def _gaps(lab: Lab, rows: list[dict[str, Any]], of: str) -> tuple[dict[str, Any], str, bool]:
     """The gap of a candidate (`of`: its name) or of the holders, recorded: (payload, id, whether it was there)."""
-    head = _ceilings(lab)
+    head = ceilings_in_use(lab)
     if head is None:
         raise Missing(f"there are no ceilings to hold times against; gfast measure ceilings -c {lab.loaded.name}")
     payload = {"of": of, **gap.gaps(lab.loaded, rows, sessions.load_session(head.id), head.id)}
-    identity, reused = record("gap", payload, _whose)
+    identity, reused = lab.record("gap", payload, _whose)
     return payload, identity, reused
 
 
@@ -180,7 +201,8 @@ def _gap_outcome(payload: dict[str, Any], identity: str, reused: bool, who: str)
     return Outcome(version_of(identity), said, "reused" if reused else "done", [], facts, rows, drawn)
 
 
-def _ceilings(lab: Lab) -> sessions.SessionHead | None:
+def ceilings_in_use(lab: Lab) -> sessions.SessionHead | None:
+    """The newest whole session of ceilings in scope."""
     found = [head for head in lab.heads("ceilings") if head.status == "complete"]
     return found[-1] if found else None
 
@@ -189,7 +211,7 @@ def _holders(lab: Lab) -> dict[str, Any]:
     if lab.scope is None:
         raise Missing("nothing was measured under this contract yet")
     stamp = tuple(entry.id for entry in evidence.entries() if entry.kind in (sessions.SESSION, WITHDRAWAL))
-    if lab.holders is None or lab.holders[0] != stamp:  # three stages ask, and it takes seconds
+    if lab.holders is None or lab.holders[0] != stamp:  # publishing asks three times, and it takes seconds
         peers = measuring.peer_times(lab.loaded.hash, lab.scope, lab.loaded.contract.mode.headline)
         lab.holders = stamp, archives.holders(lab.loaded, lab.scope, peers=peers)
     if not any(row.get("official_us") for row in lab.holders[1]["cases"]):
@@ -197,15 +219,32 @@ def _holders(lab: Lab) -> dict[str, Any]:
     return lab.holders[1]
 
 
-def _driven(lab: Lab, path: Any) -> Check:
-    """The compiled file in a process of its own, by the official protocol, where the device is here."""
-    name = "submission_agrees"
+def _driven(lab: Lab, portfolio: compiler.Portfolio) -> Check:
+    """The compiled text in a process of its own, by the official protocol, where the device is here: right on every
+    case, each served by the plan that holds it."""
     if lab.here is None:
-        return Check(name, False, f"not driven: {lab.loaded.contract.target.accelerator} is not here", warning=True)
-    cases = ",".join(str(case.id) for case in lab.loaded.contract.scored)
-    command = [sys.executable, str(path), "--official", "--cases", cases, "--json", "--warmup", "2", "--repeats", "5"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, env=local.with_package())
-    lines = (done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}").splitlines()
-    if done.returncode:
-        return Check(name, False, f"{path.name}: {(done.stderr.strip().splitlines() or lines)[-1]}")
-    return Check(name, True, f"{path.name} passes on cases {cases}, driven as the official script drives it")
+        return Check(DRIVEN, False, f"not driven: {lab.loaded.contract.target.accelerator} is not here", warning=True)
+    scored = [case.id for case in lab.loaded.contract.scored]
+    with tempfile.TemporaryDirectory(prefix="gfast-driven-") as folder:
+        path = Path(folder, "submission.py")
+        path.write_text(compiler.render(portfolio), encoding="utf-8")
+        command = [sys.executable, str(path), "--official", "--cases", ",".join(map(str, scored)), "--json"]
+        command += ["--warmup", "2", "--repeats", "5"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVE_S, env=local.with_package())
+        except subprocess.TimeoutExpired:
+            return Check(DRIVEN, False, f"the compiled submission did not end within {DRIVE_S:.0f} s")
+    try:
+        found = {row["case"]: row for row in json.loads(done.stdout.splitlines()[-1])["cases"]}
+    except (ValueError, KeyError, IndexError):
+        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        return Check(DRIVEN, False, f"the compiled submission does not run: {words}")
+    for case in scored:
+        row = found.get(case, {})
+        if row.get("accuracy") != "pass":
+            return Check(DRIVEN, False, f"case {case}: {row.get('reason') or row.get('accuracy') or 'no answer'}")
+        held = portfolio.cells[case].source.name if case in portfolio.cells else None
+        if held is not None and row.get("plan") != held:
+            why = row.get("reason") or row.get("why")
+            return Check(DRIVEN, False, f"case {case} is served by {row.get('plan')}, {held} holds it: {why}")
+    return Check(DRIVEN, True, f"right on cases {', '.join(map(str, scored))}, each served by the plan that holds it")

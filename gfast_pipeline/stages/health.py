@@ -6,6 +6,7 @@ import shutil
 
 from gfast_pipeline import decisions, laboratory
 from gfast_pipeline.contract.errors import GfastError
+from gfast_pipeline.execution import jobs
 from gfast_pipeline.ledger import evidence, index, sessions, verify
 from gfast_pipeline.stages import choosing
 from gfast_pipeline.stages.lab import Lab
@@ -36,19 +37,19 @@ def _chain() -> Check:
 
 def _ceilings(lab: Lab) -> Check:
     name = "ceilings_hold"
-    before = [head for head in lab.heads("ceilings") if head.status == "complete"]
-    if lab.here is None or not before:
-        why = (
-            "there is nothing to compare with" if lab.here else f"{lab.loaded.contract.target.accelerator} is not here"
-        )
+    used = choosing.ceilings_in_use(lab)
+    if lab.here is None or used is None:
+        accelerator = lab.loaded.contract.target.accelerator
+        why = "there is nothing to compare with" if lab.here else f"{accelerator} is not here"
         return Check(name, True, f"not measured: {why}", warning=True)
-    old = sessions.load_session(before[-1].id).measured
-    new = choosing.ceilings(lab, again=True).facts
-    drifts = {key: value / old[key] - 1 for key, value in new.items() if isinstance(old.get(key), (int, float))}
+    old = sessions.load_session(used.id).measured
+    new = lab.run(jobs.ceilings(lab.loaded)).measured  # recorded, an alarm would be what the next one compares with
+    known = [key for key in old if all(isinstance(one.get(key), (int, float)) for one in (old, new))]
+    drifts = {key: new[key] / old[key] - 1 for key in known}
     worst = max(drifts, key=lambda key: abs(drifts[key]), default=None)
     if worst is None:
         return Check(name, True, "no figure is in both measurements", warning=True)
-    said = f"{worst} reads {new[worst]:.4g}, {old[worst]:.4g} in session {before[-1].id}: {drifts[worst]:+.1%}"
+    said = f"{worst} reads {new[worst]:.4g}, {old[worst]:.4g} in session {used.id}: {drifts[worst]:+.1%}"
     return Check(name, abs(drifts[worst]) <= DRIFT, said, warning=True)
 
 
@@ -58,9 +59,8 @@ def _champion(lab: Lab) -> Check:
     if holder.name.startswith("v000"):
         return Check(name, True, "v000 holds the title: it is the reference", warning=True)
     try:
-        identity = laboratory.challenge(
-            lab.loaded, holder.name, lambda job: lab.run(job, "measuring the champion"), "neutral", "v000"
-        )
+        lab.ready("measuring the champion", "screen", f" --candidate {holder.name}")
+        identity = laboratory.challenge(lab.loaded, holder.name, lab.run, "neutral", "v000")
     except Missing as missing:
         return Check(name, True, f"not measured: {missing}", warning=True)
     decision = decisions.settled_on(lab.loaded, identity).decision

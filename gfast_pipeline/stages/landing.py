@@ -9,7 +9,7 @@ from gfast_pipeline.contract import approval
 from gfast_pipeline.contract.errors import GfastError
 from gfast_pipeline.contract.workload import Source
 from gfast_pipeline.generation.verdicts import static_verdicts
-from gfast_pipeline.stages.lab import Lab, record
+from gfast_pipeline.stages.lab import Lab
 from gfast_pipeline.stages.outcome import Check, Outcome, version_of
 
 
@@ -28,7 +28,7 @@ def contract(lab: Lab) -> Outcome:
         check = Check("contract_is_approved", False, str(error))
         return Outcome(loaded.hash[:16], f"{loaded.name} is not approved", facts=facts, rows=rows, checks=[check])
     stated = {"workload": loaded.workload.name, "contract_name": loaded.name, "contract_hash": loaded.hash}
-    record(
+    lab.record(
         "approval",
         {**stated, "by": found.by, "date": found.date},
         _signed,
@@ -60,7 +60,7 @@ def candidate(lab: Lab, name: str) -> Outcome:
         checks.append(Check("file_is_unedited", False, str(error)))
     else:
         entry = {"workload": lab.loaded.workload.name, "name": source.name, "candidate_hash": source.sha256}
-        record(
+        lab.record(
             "candidate",
             {**entry, "source": source.source, "hypothesis": source.hypothesis},
             lambda one: [one["workload"], one["name"], one["candidate_hash"]],

@@ -10,6 +10,9 @@ from gfast_pipeline.bench.messages import Session
 from gfast_pipeline.contract.workload import Source
 from gfast_pipeline.evaluation.validity import PROVED, describe
 from gfast_pipeline.ledger import sessions
+from gfast_pipeline.selection.incumbent import stored_withdrawals
+from gfast_pipeline.selection.withdrawal import is_withdrawn
+from gfast_pipeline.stages import landing
 from gfast_pipeline.stages.lab import Lab
 from gfast_pipeline.stages.outcome import Check, Outcome, not_needed, version_of
 from gfast_pipeline.stages.shown import decision_facts, decision_rows, samples, session_checks, shares, timing_table
@@ -25,7 +28,8 @@ def correctness(lab: Lab, name: str, again: bool = False) -> Outcome:
     reused = head is not None
     if head is None:
         laboratory.refuse_edit(lab.loaded, source)
-        _, identity = laboratory.judge(lab.loaded, name, lambda job: lab.run(job, f"judging {source.name}"))
+        _ready(lab, source, f"judging {source.name}", "judge")
+        _, identity = laboratory.judge(lab.loaded, name, lab.run)
         assert identity is not None
     else:
         identity = head.id
@@ -58,21 +62,19 @@ def screening(lab: Lab, name: str, profile: str = "neutral") -> Outcome:
     source = lab.candidate(name)
     if why := _no_race(lab, source):
         return not_needed(why)
-    if (head := lab.challenged(source, "decide")) is not None:
+    if (head := race_of(lab, source)) is not None:
         return not_needed(f"{source.name} was raced in full, session {head.id}")
     scored = {case.id for case in lab.loaded.contract.scored}
     if set(lab.loaded.contract.profiles.get(profile, ())) >= scored:
         return not_needed(f"profile {profile} holds every scored case: the race itself is as cheap")
     head = lab.challenged(source, "screen")
     reused = head is not None
-    identity = (
-        head.id
-        if head is not None
-        else laboratory.challenge(
-            lab.loaded, name, lambda job: lab.run(job, f"screening {source.name}"), profile=profile
-        )
-    )
-    raced = decisions.settled_on(lab.loaded, identity)
+    if head is None:
+        _ready(lab, source, f"screening {source.name}", "screen")
+        identity = laboratory.challenge(lab.loaded, name, lab.run, profile=profile)
+    else:
+        identity = head.id
+    raced = lab.settled(identity)
     decision = raced.decision
     facts = decision_facts(decision.plain()) | {"decision": raced.decision_id, "advances": bool(decision.advances)}
     return Outcome(
@@ -93,12 +95,13 @@ def timings(lab: Lab, name: str, again: bool = False) -> Outcome:
     source = lab.candidate(name)
     if source.name.startswith(CONTROL + "_"):
         return _control(lab, source)
-    head = None if again else lab.challenged(source, "decide")
+    head = None if again else race_of(lab, source)
     reused = head is not None
     if head is None:
         if why := _no_race(lab, source) or _screened_out(lab, source):
             return not_needed(why)
-        identity = laboratory.challenge(lab.loaded, name, lambda job: lab.run(job, f"racing {source.name}"))
+        _ready(lab, source, f"racing {source.name}", "decide")
+        identity = laboratory.challenge(lab.loaded, name, lab.run)
     else:
         identity = head.id
     session = sessions.load_whole(identity)
@@ -117,11 +120,11 @@ def timings(lab: Lab, name: str, again: bool = False) -> Outcome:
 def decision(lab: Lab, name: str) -> Outcome:
     """Promote, reject, uncertain or invalid, on the newest race of the candidate, with the reason in one sentence."""
     source = lab.candidate(name)
-    head = lab.challenged(source, "decide")
+    head = race_of(lab, source)
     if head is None:
         return not_needed(f"{source.name} has no race to decide on")
     before = decisions.decision_id_on(head.id, confirmed=False)
-    raced = decisions.settled_on(lab.loaded, head.id)
+    raced = lab.settled(head.id)
     plain = raced.decision.plain()
     noise, most = raced.decision.noise, lab.loaded.contract.max_noise
     quiet = noise is not None and noise.far_end <= most
@@ -137,14 +140,14 @@ def decision(lab: Lab, name: str) -> Outcome:
         raced.session_ids,
         decision_facts(plain) | {"decision": raced.decision_id},
         decision_rows(plain),
-        checks=[Check("control_is_quiet", quiet or raced.decision.outcome == "invalid", said, warning=noise is None)],
+        checks=[Check("control_is_quiet", quiet, said, warning=noise is None)],
     )
 
 
 def confirmation(lab: Lab, name: str) -> Outcome:
     """A promotion once more, in a second session with the best peers beside it; only then does it hold the title."""
     source = lab.candidate(name)
-    head = lab.challenged(source, "decide")
+    head = race_of(lab, source)
     first = None if head is None else decisions.decision_id_on(head.id, confirmed=False)
     if first is None:
         return not_needed(f"{source.name} has no decision to confirm")
@@ -155,11 +158,11 @@ def confirmation(lab: Lab, name: str) -> Outcome:
         return not_needed(f"{source.name} beat {raced.decision.incumbent}, who holds no title")
     found = decisions.confirmation_of(raced)
     reused = found is not None
-    pending = lab.challenged(source, "confirm")
-    if found is None and pending is not None and decisions.decision_id_on(pending.id) is None:
-        found = decisions.settle_confirmation(lab.loaded, raced, pending.id)  # measured, and then interrupted
+    if found is None and not lab.reading and (pending := decisions.undecided_confirmation(raced)) is not None:
+        found = decisions.settle_confirmation(lab.loaded, raced, pending)  # measured, and then interrupted
     if found is None:
-        found = laboratory.confirmation(lab.loaded, raced, lambda job: lab.run(job, f"confirming {source.name}", first))
+        lab.ready(f"confirming {source.name}", "confirm", f" --decision {first}")
+        found = laboratory.confirmation(lab.loaded, raced, lab.run)
     plain = found.decision.plain()
     return Outcome(
         version_of(found.decision_id),
@@ -189,6 +192,32 @@ def standing(session: Session, name: str, cases: list[int]) -> tuple[str, str]:
     return RIGHT, laboratory.judgement(session) if session.kind == "judge" else (
         f"{name} is right on {len(cases)} cases, every draw and variant (session of kind {session.kind})."
     )
+
+
+def race_of(lab: Lab, source: Source) -> sessions.SessionHead | None:
+    """The race that stands for a candidate: the one that won it the title, or the newest against the present holder,
+    or the newest that it lost. Where it won against somebody who holds nothing now, it has to race anew."""
+    holder = laboratory.incumbent(lab.loaded, lab.scope)
+    title = decisions.title(lab.loaded.hash, lab.scope)
+    out = stored_withdrawals(lab.loaded.hash)
+    for head in lab.races(source, "decide"):
+        record = next((r for r in head.participants if r["role"] == "incumbent"), None)
+        if record is None or record["candidate_hash"] == holder.sha256:
+            return head
+        if title is not None and holder.sha256 == source.sha256 and head.id in title.decision["session_ids"]:
+            return head
+        if is_withdrawn(out, record["candidate_hash"], record["plan_hash"]):
+            continue
+        decided = decisions.decision_on(head.id)
+        if decided is not None and decided["outcome"] == "reject":
+            return head
+    return None
+
+
+def _ready(lab: Lab, source: Source, what: str, kind: str) -> None:
+    """A candidate that the static policy refuses needs no device to be refused."""
+    if lab.reading or not landing.refused(lab, source):
+        lab.ready(what, kind, f" --candidate {source.name}")
 
 
 def _proof(lab: Lab, source: Source) -> sessions.SessionHead | None:

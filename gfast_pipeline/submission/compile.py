@@ -28,7 +28,6 @@ REFERENCE_ROOTS = {"transformer_layer": ("TransformerLayer",)}
 """What a template needs of its workload's reference."""
 SHIP = "ship.toml"
 """Beside a workload's reference: `contract = NAME`, whose submission is the workload's own, tracked in kernels/."""
-"""The contract whose submission is tracked, beside the workload."""
 EVIDENCE = (
     "plan", "candidate_hash", "plan_hash", "since", "official_us", "queued_us", "reference_us", "ratio_to_reference",
     "ratio_low", "ratio_high", "best_peer", "best_peer_us", "ratio_to_best_peer", "sessions",
@@ -129,6 +128,22 @@ def path_for(loaded: Loaded) -> Path:
         if shipped == loaded.name:
             return loaded.workload.folder / "submission.py"
     return evidence.warehouse() / "submissions" / f"{loaded.name}.py"
+
+
+def digest(made: Portfolio) -> str:
+    """sha256 of what the portfolio compiles to."""
+    return hashlib.sha256(render(made).encode()).hexdigest()
+
+
+def unshipped(loaded: Loaded, made: Portfolio) -> Path:
+    """Where a submission lies that is measured before anybody ships it; its name follows its content."""
+    return evidence.warehouse() / "submissions" / "confirming" / f"{loaded.name}_{digest(made)[:12]}.py"
+
+
+def compiled(loaded: Loaded) -> list[Path]:
+    """Every compiled file of a contract that lies here: the one that ships, and those that were measured before."""
+    waiting = sorted((evidence.warehouse() / "submissions" / "confirming").glob(f"{loaded.name}_*.py"))
+    return [path for path in (path_for(loaded), *waiting) if path.is_file()]
 
 
 def render(made: Portfolio) -> str:

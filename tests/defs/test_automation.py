@@ -69,6 +69,13 @@ def test_a_race_with_another_result_asks_once(world: World):
     assert sum(world.tick() for _ in range(4)) == 1
 
 
+def test_a_candidate_that_never_gets_there_keeps_nobody_else_waiting(world: World):
+    world.instance.add_dynamic_partitions("c", ["v3_wrong"])
+    world.version = lambda partition: "b"
+    world.race("v1")
+    assert sum(world.tick() for _ in range(4)) == 1
+
+
 def test_changed_code_asks_once(world: World):
     world.code = "2"
     assert sum(world.tick() for _ in range(4)) == 1

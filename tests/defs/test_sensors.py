@@ -17,9 +17,9 @@ from gfast_pipeline.ledger import database
 ROOT = Path(__file__).parents[2]
 
 
-def landing(instance: dg.DagsterInstance) -> dg.SensorResult:
+def landing(instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     sensor = next(s for s in sensors.all_sensors() if s.name == "transformer_layer_candidate_landed")
-    found = sensor(dg.build_sensor_context(instance=instance))
+    found = sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
     assert isinstance(found, dg.SensorResult)
     return found
 
@@ -51,9 +51,24 @@ def test_every_candidate_that_lies_still_is_asked_for_under_a_key_that_follows_i
         assert edited["v000_identity"] == keys(first)["v000_identity"]
 
 
+def test_a_content_that_returns_is_asked_for_again_although_its_key_was_spent(settled: Loaded):
+    path = settled.workload.folder / "candidates" / "v001_fused_qkv_sdpa.py"
+    texts = [path.read_text(), path.read_text() + "\n", path.read_text()]
+    seen, cursor = [], None
+    with dg.instance_for_test() as instance:
+        for text in texts:
+            path.write_text(text)
+            os.utime(path, (time.time() - 60, time.time() - 60))
+            found = landing(instance, cursor)
+            cursor = found.cursor
+            seen.append(keys(found)["v001_fused_qkv_sdpa"])
+            assert keys(landing(instance, cursor))["v001_fused_qkv_sdpa"] == seen[-1]
+    assert len(set(seen)) == 3
+
+
 def test_partitions_are_added_in_the_tick_that_asks_for_them(settled: Loaded):
     with dg.instance_for_test() as instance:
-        (added,) = landing(instance).dynamic_partitions_requests or ()
+        (added,) = list(landing(instance).dynamic_partitions_requests or ())
         assert added.partitions_def_name == "transformer_layer_candidate"
         assert set(added.partition_keys) >= set(keys(landing(instance)))
 

@@ -41,12 +41,12 @@ def holders(plan: str = CHALLENGER, case: int = 1, **changes: Any) -> dict[str, 
     return {**ABOUT, "cases": [held], "contested": [lost], **changes}
 
 
-def gap(plan: str = CHALLENGER, case: int = 1, value: float | None = 3.5) -> dict[str, Any]:
-    """The gap of `plan` on one case."""
+def gap(plan: str = CHALLENGER, case: int = 1, value: float | None = 3.5, **changes: Any) -> dict[str, Any]:
+    """The gap of `plan` on one case, as older ones say it: without `of`."""
     one = {"case": case, "plan": plan, "candidate_hash": f"h-{plan}", "plan_hash": f"p-{plan}", "official_us": 27.0,
            "queued_us": 26.5, "mode": "queued", "session": "a" * 12, "floors": {"memory": 7.5, "null": 1.0},
            "floor_us": 7.5, "binding_term": "memory", "hard_floor_us": 2.0, "gap": value}  # fmt: skip
-    return {**ABOUT, "ceilings": "e" * 12, "cases": [one]}
+    return {**ABOUT, "ceilings": "e" * 12, "cases": [one], **changes}
 
 
 def withdrawal(**changes: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ EVERY: dict[str, dict[str, Any]] = {
     "candidate": {"workload": "transformer_layer", "name": CHALLENGER, "candidate_hash": f"h-{CHALLENGER}",
                   "source": "# µ\n", "hypothesis": "fewer launches"},
     "approval": {**ABOUT, "by": "Ada", "date": "2026-11-30T10:00:00Z"},
-    "gap": gap(),
+    "gap": gap(of="holders"),
     "holders": holders(),
     "route": {**ABOUT, "overall": "continue", "argument": "case 1 is far from its floor",
               "cases": [{"case": 1, "route": "tune", "gap": 3.5, "binding_term": "memory", "argument": "above 1.5"}]},

@@ -72,6 +72,14 @@ def test_a_clock_that_went_back_does_not_change_the_order_of_events(tmp_path: Pa
     assert later[0].utc == "29990101T000000.000001Z"
 
 
+def test_what_is_appended_here_comes_after_what_was_kept_by_a_clock_ahead(house: Path):
+    append("packet", {"n": 0}, evidence.kept_root(), utc=datetime(2999, 1, 1, tzinfo=UTC))
+    later = [append("packet", {"n": 1}), append("packet", {"n": 2}, evidence.local_root())]
+    assert [read(entry.path)["n"] for entry in entries()] == [0, 1, 2]
+    assert [entry.path.parent for entry in later] == [evidence.local_root()] * 2
+    assert append("packet", {}, house / "elsewhere").utc < "2999"
+
+
 @pytest.mark.parametrize("payload, place", [
     ({"ratio": float("nan")}, "payload.ratio = nan"),
     ({"rows": [{"us": [1.0, float("inf")]}]}, "payload.rows[0].us[1] = inf"),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import random
 from pathlib import Path
 
@@ -9,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gfast_pipeline.bench.messages import Visit, to_plain
-from gfast_pipeline.evaluation.decision import confirm, decide
+from gfast_pipeline.evaluation.decision import decide
 from gfast_pipeline.ledger.columns import decode_visits, encode_visits, visit_records
 from gfast_pipeline.ledger.evidence import MAX_BYTES, EvidenceError, keep, read
 from gfast_pipeline.ledger.sessions import (
     append_decision,
     append_session,
-    incumbent,
     list_sessions,
     load_session,
     same_scope,
@@ -113,30 +111,6 @@ def test_a_scope_is_equal_whole_or_not_at_all_and_an_unknown_one_never():
     assert not same_scope(scope, {**scope, "driver": "2"})
     assert not same_scope(scope, {"accelerator": scope["accelerator"]})
     assert not same_scope({}, {})
-
-
-def test_the_incumbent_is_the_last_confirmed_promotion_of_contract_and_scope(tmp_path: Path):
-    first, second = session({CHALLENGER: 0.9}, seed=1), session({CHALLENGER: 0.9}, kind="confirm", seed=2)
-    scope, key = first.scope, first.contract_hash
-    unconfirmed = decide([first], contract(), resamples=200).plain()
-    append_decision(unconfirmed, tmp_path)
-    assert incumbent([tmp_path], key, scope) is None
-    confirmed = confirm([first], second, contract(), resamples=200).plain()
-    entry = append_decision(confirmed, tmp_path)
-    held = incumbent([tmp_path], key, scope)
-    assert held is not None
-    assert (held.name, held.plan_hash, held.decision_id) == (CHALLENGER, f"p-{CHALLENGER}", entry.id)
-    assert read(entry.path)["ratio"] == confirmed["ratio"]
-    for change in (
-        {"contract_hash": "d" * 64},
-        {"scope": {"driver": "2"}},
-        {"outcome": "reject"},
-        {"confirmed": False},
-    ):
-        append_decision({**confirmed, "challenger": "v099_other", **change}, tmp_path)
-    assert incumbent([tmp_path], key, scope) == held
-    append_decision({**confirmed, "challenger": "v010_next"}, tmp_path)
-    assert dataclasses.asdict(incumbent([tmp_path], key, scope) or held)["name"] == "v010_next"
 
 
 def test_a_decision_without_what_the_title_needs_is_refused(tmp_path: Path):

@@ -10,7 +10,7 @@ from gfast_pipeline.bench.messages import Verdict
 from gfast_pipeline.ledger import evidence, index
 from gfast_pipeline.ledger.query import ask
 from gfast_pipeline.ledger.sessions import append_session
-from tests.evaluation.synthetic import CHALLENGER, INCUMBENT
+from tests.evaluation.synthetic import CHALLENGER, CONTROL, INCUMBENT, session
 from tests.ledger.payloads import SCOPE, decision, gap, holders, small, withdrawal
 
 KEPT = Path(__file__).parents[2] / "warehouse" / "evidence" / "kept"
@@ -29,6 +29,7 @@ def test_the_evidence_that_comes_with_gfast_shows_all_14_cases_of_the_h200(house
     assert list(found[0]) == [
         "workload", "contract", "accelerator", "case", "plan", "official_us", "queued_us", "ratio_to_reference",
         "ratio_low", "ratio_high", "ratio_to_best_peer", "gap", "binding_term", "sessions", "standing",
+        "contract_hash", "scope",
     ]  # fmt: skip
     for name in ("leaderboard", "history", "budget_used", "refusals", "noise"):
         assert answer(name), name
@@ -90,7 +91,7 @@ def test_the_last_archive_stands_with_the_gap_of_its_own_plan(house: Path):
 
 
 def test_the_title_is_that_of_the_last_confirmed_promotion_until_it_is_withdrawn(house: Path):
-    first = evidence.append("decision", decision())
+    first = evidence.append("decision", decision(incumbent=CONTROL))
     evidence.append("decision", decision(challenger="v008", plan_hash="p8", candidate_hash="h8", confirmed=False))
     evidence.append("decision", decision(challenger="v009", plan_hash="p9", candidate_hash="h9", for_title=False))
     assert [row["decision"] for row in ask("FROM incumbent").records()] == [first.id]
@@ -103,6 +104,59 @@ def test_the_title_is_that_of_the_last_confirmed_promotion_until_it_is_withdrawn
     assert {row["plan"]: row["withdrawn"] for row in answer("leaderboard")} == {
         CHALLENGER: True, "v008": False, "v009": False,
     }  # fmt: skip
+
+
+def test_the_gap_beside_a_champion_is_that_of_the_holders_else_the_newest(house: Path):
+    evidence.append("holders", holders())
+    evidence.append("gap", gap(value=1.0, of="holders"))
+    evidence.append("gap", gap(value=2.0, of="holders"))
+    evidence.append("gap", gap(value=3.0, of=CHALLENGER))
+    evidence.append("gap", gap(value=4.0))
+    assert [row["gap"] for row in answer("champions")] == [2.0]
+    assert [row["of"] for row in ask("FROM gap").records()] == ["holders", "holders", CHALLENGER, None]
+
+
+def test_a_holder_withdrawn_after_the_archive_gives_way_to_the_best_that_was_measured(house: Path):
+    entry = append_session(small(1))
+    held = holders()["cases"][0]
+    cells = [held, {**held, "case": 2}, {**held, "case": 6}]
+    other = {"plan": INCUMBENT, "candidate_hash": f"h-{INCUMBENT}", "plan_hash": f"p-{INCUMBENT}"}
+    evidence.append("holders", holders(cases=[*cells, {**held, **other, "case": 7}]))
+    evidence.append("withdrawal", withdrawal(contract_hash="d" * 64))
+    assert [row["plan"] for row in answer("champions")] == [CHALLENGER, CHALLENGER, CHALLENGER, INCUMBENT]
+    evidence.append("withdrawal", withdrawal(plan_hash=f"p-{CHALLENGER}"))
+    assert [(row["case"], row["plan"], row["standing"], row["sessions"]) for row in answer("champions")] == [
+        (1, INCUMBENT, "measured, its holder was withdrawn", [entry.id]),
+        (2, INCUMBENT, "measured, its holder was withdrawn", [entry.id]),
+        (7, INCUMBENT, "held", ["a" * 12]),
+    ]  # of case 6 nothing was measured
+
+
+def test_who_was_never_compared_with_the_reference_and_what_is_no_candidate_make_no_champion(house: Path):
+    one = session({CHALLENGER: 0.9, CONTROL: 1.2}, generations=2, blocks=2)
+    one.verdicts = [
+        verdict
+        for verdict in one.verdicts
+        if verdict.gate != "official" or (verdict.participant, verdict.case) in ((CHALLENGER, 1), (INCUMBENT, 2))
+    ]
+    append_session(one)
+    best = [(1, CHALLENGER), (2, INCUMBENT), (7, CONTROL)]
+    assert [(row["case"], row["plan"]) for row in answer("champions")] == best
+    void = session(kind="judge", seed=3, generations=1, blocks=1)
+    void.status = "void"
+    append_session(void)
+    assert [(row["case"], row["plan"]) for row in answer("champions")] == best, "a void session proves nothing"
+    proof = session(kind="judge", seed=2, generations=1, blocks=1)
+    proof.visits = []
+    proof.participants = [record for record in proof.participants if record["name"] in (CHALLENGER, "reference")]
+    append_session(proof)
+    best[1:] = [(2, CHALLENGER), (7, CHALLENGER)]
+    assert [(row["case"], row["plan"]) for row in answer("champions")] == best, "proved in another session"
+    compiled = session({CHALLENGER: 0.1}, kind="confirm", seed=4, generations=2, blocks=2)
+    (mine,) = [record for record in compiled.participants if record["name"] == CHALLENGER]
+    mine |= {"role": "submission", "candidate_hash": "h-compiled", "plan_hash": "p-compiled"}
+    append_session(compiled)
+    assert {row["official_us"] > 10 for row in answer("champions")} == {True}
 
 
 def test_a_withdrawn_plan_is_no_champion_and_its_evidence_stays(house: Path):
@@ -121,6 +175,35 @@ def test_the_leaderboard_has_one_row_a_plan_and_scope_with_its_last_decision(hou
         ("promote", 1.11),
         ("reject", 0.98),
     ]
+
+
+def test_on_the_leaderboard_a_screen_replaces_no_decision_and_a_later_one_not_the_title(house: Path):
+    won = evidence.append("decision", decision(incumbent=CONTROL))
+    evidence.append("decision", decision(outcome="screen_reject", confirmed=False, for_title=False))
+    evidence.append("decision", decision(incumbent=CONTROL, outcome="uncertain", confirmed=False, for_title=False))
+    lesser = {"challenger": "v008", "plan_hash": "p8", "candidate_hash": "h8"}
+    evidence.append("decision", decision(**lesser, outcome="screen_promote", confirmed=False))
+    board = answer("leaderboard")
+    assert [(row["decision"], row["outcome"], row["holds_title"]) for row in board] == [(won.id, "promote", True)]
+    next_won = evidence.append("decision", decision(**lesser, incumbent=CHALLENGER))
+    board = {row["plan"]: row for row in answer("leaderboard")}
+    assert (board["v008"]["decision"], board["v008"]["holds_title"]) == (next_won.id, True)
+    assert (board[CHALLENGER]["outcome"], board[CHALLENGER]["holds_title"]) == ("uncertain", False)
+
+
+def test_rows_of_two_contracts_or_scopes_of_one_name_can_be_told_apart(house: Path):
+    lone = {"cases": (1,), "generations": 1, "blocks": 1}
+    for seed, changes in enumerate(({}, {"contract_hash": "d" * 64}, {"scope": {**SCOPE, "protocol": 2}}), 1):
+        one = session(seed=seed, **lone)
+        one.ended = "2026-11-30T11:00:00Z"
+        for name, value in changes.items():
+            setattr(one, name, value)
+        append_session(one)
+        evidence.append("decision", decision(**changes))
+    for name in ("champions", "leaderboard", "budget_used"):
+        rows = answer(name)
+        assert list(rows[0])[-2:] == ["contract_hash", "scope"]
+        assert len({(row["contract_hash"], row["scope"]) for row in rows}) == len(rows) == 3, name
 
 
 def test_noise_of_decisions_has_intervals_and_of_noise_sessions_cases(house: Path):

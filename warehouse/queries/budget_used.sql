@@ -1,2 +1,2 @@
--- Minutes on a device, by contract and kind of session.
+-- Minutes on a device, by contract, scope and kind of session.
 SELECT * FROM budget_used

@@ -26,6 +26,7 @@ CREATE TABLE gap (
     contract_hash VARCHAR NOT NULL,
     scope VARCHAR,
     accelerator VARCHAR,
+    "of" VARCHAR, -- name of a candidate, or holders
     ceilings VARCHAR -- session
 );
 

@@ -8,14 +8,38 @@ JOIN withdrawal w
     AND (w.contract_hash IS NULL OR w.contract_hash = d.contract_hash)
     AND (w.plan_hash IS NULL OR w.plan_hash = d.plan_hash);
 
-CREATE OR REPLACE VIEW incumbent AS -- the last confirmed promotion of a contract and scope; no row: v000
-SELECT d.workload, d.contract, d.contract_hash, d.scope, d.accelerator, d.challenger AS plan, d.candidate_hash,
-    d.plan_hash, d.entry AS decision, e.utc
-FROM decision d
-JOIN entry e ON e.id = d.entry
-WHERE d.outcome = 'promote' AND d.confirmed AND d.for_title AND d.scope IS NOT NULL
-    AND d.entry NOT IN (SELECT decision FROM withdrawn)
-QUALIFY row_number() OVER (PARTITION BY d.contract_hash, d.scope ORDER BY e.name DESC) = 1;
+CREATE OR REPLACE VIEW incumbent AS -- the end of the chain of promotions of a contract and scope; no row: v000
+-- selection/incumbent.py in SQL: a promotion counts over the holder at that point, or over a withdrawn plan right above
+WITH RECURSIVE promotion AS (
+    SELECT d.*, e.utc, row_number() OVER (PARTITION BY d.contract_hash, d.scope ORDER BY e.name) AS n,
+        d.entry IN (SELECT decision FROM withdrawn) AS gone
+    FROM decision d
+    JOIN entry e ON e.id = d.entry
+    WHERE d.outcome = 'promote' AND d.confirmed AND d.for_title AND d.scope IS NOT NULL
+), replay AS (
+    SELECT contract_hash, scope, 0::BIGINT AS n, NULL::VARCHAR AS holder, NULL::VARCHAR AS decision,
+        []::VARCHAR[] AS above
+    FROM promotion
+    WHERE n = 1
+    UNION ALL
+    SELECT contract_hash, scope, n, if(takes AND NOT gone, challenger, holder), if(takes AND NOT gone, entry, decision),
+        CASE WHEN NOT takes THEN above WHEN gone THEN list_append(above, challenger) ELSE [] END
+    FROM (
+        SELECT p.contract_hash, p.scope, p.n, p.challenger, p.entry, p.gone, r.holder, r.decision, r.above, coalesce(
+            list_contains(r.above, p.incumbent)
+            OR if(r.holder IS NULL, starts_with(p.incumbent, 'v000_'), p.incumbent = r.holder), false
+        ) AS takes
+        FROM replay r
+        JOIN promotion p ON p.contract_hash = r.contract_hash AND p.scope = r.scope AND p.n = r.n + 1
+    )
+), ended AS (
+    FROM replay
+    QUALIFY row_number() OVER (PARTITION BY contract_hash, scope ORDER BY n DESC) = 1
+)
+SELECT p.workload, p.contract, p.contract_hash, p.scope, p.accelerator, p.challenger AS plan, p.candidate_hash,
+    p.plan_hash, p.entry AS decision, p.utc
+FROM ended
+JOIN promotion p ON p.entry = ended.decision;
 
 CREATE OR REPLACE VIEW samples AS -- one row a timed call
 SELECT s.entry AS "session", s.kind, s.workload, s.contract, s.accelerator, v.participant AS plan, p.role, p.plan_hash,
@@ -37,6 +61,13 @@ FROM verdict v
 JOIN session s ON s.entry = v.entry
 JOIN participant p ON p.entry = v.entry AND p.name = v.participant
 WHERE v.status = 'failed';
+
+CREATE OR REPLACE VIEW proved AS -- which plan was found right on which case (14 is compared serially), in any session
+SELECT DISTINCT s.contract_hash, s.scope, p.plan_hash, v."case"
+FROM verdict v
+JOIN session s ON s.entry = v.entry
+JOIN participant p ON p.entry = v.entry AND p.name = v.participant
+WHERE v.gate IN ('official', 'serial') AND v.status = 'passed' AND s.status NOT IN ('void', 'failed');
 
 CREATE OR REPLACE VIEW standing_timing AS -- `timing` of what may be ranked: measured soundly, proved wrong nowhere, not withdrawn
 SELECT e.name AS log, s.workload, s.contract, s.contract_hash, s.scope, s.accelerator, s.kind, p.role, p.candidate_hash,
@@ -71,11 +102,32 @@ JOIN entry e ON e.id = h.entry
 WHERE h.scope IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY h.contract_hash, h.scope ORDER BY e.name DESC) = 1;
 
-CREATE OR REPLACE VIEW measured_best AS -- per case the fastest right plan by its last session: where no archive is yet
+CREATE OR REPLACE VIEW archived AS -- cells of the last archives; `gone` where the holder was withdrawn
+SELECT h.workload, h.contract, h.contract_hash, h.scope, h.accelerator, c.*, EXISTS (
+    FROM withdrawal w
+    WHERE w.candidate_hash = c.candidate_hash
+        AND (w.contract_hash IS NULL OR w.contract_hash = h.contract_hash)
+        AND (w.plan_hash IS NULL OR w.plan_hash = c.plan_hash)
+) AS gone
+FROM held h
+JOIN holders_case c ON c.entry = h.entry;
+
+CREATE OR REPLACE VIEW measured_best AS -- per case the fastest proved plan by its last session: where no archive names one
 WITH latest AS (
-    FROM standing_timing
-    WHERE mode = 'official' AND role NOT IN ('reference', 'peer', 'twin')
-        AND (contract_hash, scope) NOT IN (SELECT (contract_hash, scope) FROM held)
+    FROM standing_timing t
+    WHERE mode = 'official' AND role IN ('control', 'incumbent', 'challenger')
+        AND (
+            starts_with(participant, 'v000_') -- the reference's own code: nothing to prove
+            OR EXISTS (
+                FROM proved p
+                WHERE p.contract_hash = t.contract_hash AND p.scope = t.scope AND p.plan_hash = t.plan_hash
+                    AND p."case" = t."case"
+            )
+        )
+        AND (
+            (contract_hash, scope) NOT IN (SELECT (contract_hash, scope) FROM held)
+            OR (contract_hash, scope, "case") IN (SELECT (contract_hash, scope, "case") FROM archived WHERE gone)
+        )
     QUALIFY row_number() OVER (PARTITION BY contract_hash, scope, "case", plan_hash ORDER BY log DESC) = 1
 ), fastest AS (
     FROM latest
@@ -97,32 +149,43 @@ WITH gaps AS (
     FROM gap_case c
     JOIN gap g ON g.entry = c.entry
     JOIN entry e ON e.id = g.entry
-    QUALIFY row_number() OVER (PARTITION BY g.contract_hash, g.scope, c."case", c.plan_hash ORDER BY e.name DESC) = 1
+    QUALIFY row_number() OVER (
+        PARTITION BY g.contract_hash, g.scope, c."case", c.plan_hash
+        ORDER BY coalesce(g."of" = 'holders', false) DESC, e.name DESC
+    ) = 1
 ), best AS (
-    SELECT h.workload, h.contract, h.contract_hash, h.scope, h.accelerator, c."case", c.plan, c.plan_hash, c.official_us,
-        c.queued_us, c.ratio_to_reference, c.ratio_low, c.ratio_high, c.ratio_to_best_peer, c.sessions, 'held' AS standing
-    FROM held h
-    JOIN holders_case c ON c.entry = h.entry
+    SELECT workload, contract, contract_hash, scope, accelerator, "case", plan, plan_hash, official_us, queued_us,
+        ratio_to_reference, ratio_low, ratio_high, ratio_to_best_peer, sessions, 'held' AS standing
+    FROM archived
+    WHERE NOT gone
     UNION ALL BY NAME
-    SELECT *, 'measured, no archive yet' AS standing
+    SELECT *, if(
+        (contract_hash, scope) IN (SELECT (contract_hash, scope) FROM held),
+        'measured, its holder was withdrawn', 'measured, no archive yet'
+    ) AS standing
     FROM measured_best
 )
 SELECT b.workload, b.contract, b.accelerator, b."case", b.plan, b.official_us, b.queued_us, b.ratio_to_reference,
-    b.ratio_low, b.ratio_high, b.ratio_to_best_peer, g.gap, g.binding_term, b.sessions, b.standing
+    b.ratio_low, b.ratio_high, b.ratio_to_best_peer, g.gap, g.binding_term, b.sessions, b.standing, b.contract_hash,
+    b.scope
 FROM best b
 LEFT JOIN gaps g
     ON g.contract_hash = b.contract_hash AND g.scope = b.scope AND g."case" = b."case" AND g.plan_hash = b.plan_hash
-ORDER BY b.workload, b.contract, b.accelerator, b.scope, b."case";
+ORDER BY b.workload, b.contract, b.accelerator, b.contract_hash, b.scope, b."case";
 
-CREATE OR REPLACE VIEW leaderboard AS -- one row a plan and scope, with its last decision
+CREATE OR REPLACE VIEW leaderboard AS -- one row a plan and scope: the decision that gave it the title, else its last
 SELECT d.workload, d.contract, d.accelerator, d.challenger AS plan, d.incumbent, d.challenger_us, d.incumbent_us, d.ratio,
     d.low, d.high, d.mode, d.outcome, d.confirmed, d.entry IN (SELECT decision FROM withdrawn) AS withdrawn,
-    coalesce(i.decision = d.entry, false) AS holds_title, e.utc AS decided, d.entry AS decision, d.reason
+    i.decision IS NOT NULL AS holds_title, e.utc AS decided, d.entry AS decision, d.reason, d.contract_hash, d.scope
 FROM decision d
 JOIN entry e ON e.id = d.entry
 LEFT JOIN incumbent i ON i.contract_hash = d.contract_hash AND i.scope = d.scope AND i.plan_hash = d.plan_hash
-QUALIFY row_number() OVER (PARTITION BY d.contract_hash, d.scope, d.challenger, d.plan_hash ORDER BY e.name DESC) = 1
-ORDER BY d.workload, d.contract, d.accelerator, withdrawn, d.challenger_us;
+WHERE NOT starts_with(d.outcome, 'screen_') -- a screen decides nothing
+QUALIFY row_number() OVER (
+    PARTITION BY d.contract_hash, d.scope, d.challenger, d.plan_hash
+    ORDER BY coalesce(i.decision = d.entry, false) DESC, e.name DESC
+) = 1
+ORDER BY d.workload, d.contract, d.accelerator, d.contract_hash, d.scope, withdrawn, d.challenger_us;
 
 CREATE OR REPLACE VIEW history AS -- every entry in order, in words
 SELECT e.utc, e.kind, e.id, coalesce(
@@ -162,11 +225,11 @@ LEFT JOIN submission b ON b.entry = e.id
 ORDER BY e.name;
 
 CREATE OR REPLACE VIEW budget_used AS -- minutes between start and end of sessions
-SELECT workload, contract, contract_hash, accelerator, kind, count(*) AS sessions,
-    sum(epoch(ended - started)) / 60 AS device_minutes
+SELECT workload, contract, accelerator, kind, count(*) AS sessions, sum(epoch(ended - started)) / 60 AS device_minutes,
+    contract_hash, scope
 FROM session
 GROUP BY ALL
-ORDER BY workload, contract, contract_hash, accelerator, kind;
+ORDER BY workload, contract, accelerator, contract_hash, scope, kind;
 
 CREATE OR REPLACE VIEW refusals AS -- verdicts that failed
 SELECT e.utc, s.workload, s.contract, s.accelerator, v.participant AS plan, p.role, v."case", v.gate, v.draw, v.variant,
