@@ -145,7 +145,7 @@ def for_title(decision_id: str) -> bool:
 
 
 def title(contract_hash: str, scope: dict[str, Any] | None) -> Incumbent | None:
-    """The last confirmed promotion of the scope that nobody withdrew."""
+    """Who holds the title of a scope; None where v000 does (see `selection.incumbent.reigns`)."""
     return (
         titles.incumbent(contract_hash, scope, titles.stored_decisions(), titles.stored_withdrawals(contract_hash))
         if scope

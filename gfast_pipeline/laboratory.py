@@ -64,7 +64,7 @@ def refuse_edit(loaded: Loaded, source: Source) -> None:
 
 
 def incumbent(loaded: Loaded, scope: dict[str, Any] | None) -> Source:
-    """Who holds the title in a scope: the last confirmed promotion, else v000. Raises when its file has changed."""
+    """Whose file holds the title in a scope, v000 where nobody was promoted. Raises when the file has changed."""
     held = decisions.title(loaded.hash, scope)
     if held is None:
         return loaded.workload.candidate("v000")

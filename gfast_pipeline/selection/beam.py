@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gfast_pipeline.selection import scope as scopes
-from gfast_pipeline.selection.incumbent import promotions
+from gfast_pipeline.selection.incumbent import promotions, reigns
 from gfast_pipeline.selection.withdrawal import Withdrawn
 
 WIDTHS = ((2, 1), (5, 2))
@@ -38,15 +38,16 @@ def beam(
     have. `ratio`, `low`, `high` are incumbent ÷ challenger of the plan's last confirmed promotion, times in µs.
     """
     log = list(decisions)
+    titled = {reign.decision_id for reign in reigns(contract_hash, scope, log, out)}
     last: dict[tuple[str, str], tuple[int, str, Mapping[str, Any]]] = {}
     for index, (identity, decision) in enumerate(promotions(contract_hash, scope, log, out)):
         if not all(_positive(decision.get(key)) for key in ("ratio", "low", "high", "challenger_us")):
             continue  # no figure, no rank
         plan = (str(decision["candidate_hash"]), str(decision["plan_hash"]))
-        if plan in last and _titled(last[plan][2]) and not _titled(decision):
+        if plan in last and last[plan][1] in titled and identity not in titled:
             continue
         last[plan] = (index, identity, decision)
-    ordered = sorted(last.values(), key=_standing)
+    ordered = sorted(last.values(), key=lambda entry: _standing(entry, titled))
     return [
         {
             "rank": rank,
@@ -60,16 +61,12 @@ def beam(
     ]
 
 
-def _standing(entry: tuple[int, str, Mapping[str, Any]]) -> tuple[bool, float, int]:
-    index, _, decision = entry
-    if _titled(decision):
+def _standing(entry: tuple[int, str, Mapping[str, Any]], titled: set[str]) -> tuple[bool, float, int]:
+    index, identity, decision = entry
+    if identity in titled:
         return False, 0.0, -index
     low = (decision.get("ratio_to_reference") or {}).get("low")
     return True, -float(low) if low is not None and _positive(low) else math.inf, -index
-
-
-def _titled(decision: Mapping[str, Any]) -> bool:
-    return decision.get("for_title", True) is True
 
 
 def _positive(value: Any) -> bool:

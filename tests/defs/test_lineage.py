@@ -10,7 +10,7 @@ from gfast_pipeline.defs import home, lineage, publish, run
 from gfast_pipeline.defs.health import purge
 from gfast_pipeline.ledger import database, evidence, sessions
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
 V000, V001, V002 = "v000_identity", "v001_fused_qkv_sdpa", "v002_sdpa_graph"
 
 

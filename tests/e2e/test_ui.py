@@ -150,13 +150,13 @@ class Ui:
     def until(self, true: Callable[[], bool], what: str) -> None:
         """Wait. Where the deadline passes, the server ends or a run fails, fail with the log from there on."""
         end, said = time.monotonic() + DEADLINE_S, ""
-        while time.monotonic() < end and self._process.poll() is None and "RUN_FAILURE" not in said:
+        while time.monotonic() < end and self._process.poll() is None and " - RUN_FAILURE - " not in said:
             with contextlib.suppress(OSError):
                 if true():
                     return
             time.sleep(1)
             said = self._log.read_text(errors="replace")
-        failed = said.find("_FAILURE")
+        failed = said.find("_FAILURE - ")
         pytest.fail(f"not seen: {what}\n{said[failed:][:5000] if failed >= 0 else said[-5000:]}")
 
     def ask(self, query: str, **variables: Any) -> Any:

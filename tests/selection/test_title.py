@@ -90,7 +90,7 @@ def test_titles_come_first_the_newest_foremost_then_other_promotions_by_their_ra
         decision(1),
         decision(2, ratio_to_reference={"low": 1.5}, **lesser),
         decision(3, ratio_to_reference={"low": 1.7}, **lesser),
-        decision(4),
+        decision(4, incumbent="v001_x"),
         decision(5, ratio_to_reference=None, **lesser),
         decision(6, outcome="reject"),
     ]
@@ -104,8 +104,13 @@ def test_titles_come_first_the_newest_foremost_then_other_promotions_by_their_ra
     }  # fmt: skip
 
 
+def test_a_title_of_another_branch_that_never_met_the_holder_is_no_title_in_the_beam():
+    other = decision(7, incumbent="v000_identity", ratio_to_reference={"low": 1.1})
+    assert names([decision(1), decision(2), other])[0] == "v002_x"
+
+
 def test_a_plan_stands_in_the_beam_once():
-    again = [decision(1), decision(2), decision(3), decision(1, for_title=False)]
+    again = [decision(1), decision(2), decision(3), ("d9", decision(1, for_title=False)[1])]
     assert names(again) == ["v003_x", "v002_x"]
 
 

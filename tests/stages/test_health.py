@@ -13,6 +13,8 @@ from gfast_pipeline.stages import choosing, landing
 from gfast_pipeline.stages.health import health
 from gfast_pipeline.stages.lab import Lab
 
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
 
 @pytest.fixture
 def lab(loaded: Loaded, tmp_path, monkeypatch) -> Lab:
