@@ -74,7 +74,7 @@ def _asset(workload: str, contract: str, stage: Stage) -> dg.AssetsDefinition:
         key=key,
         deps=[key_of(workload, contract, name) for name in stage.after],
         group_name=workload,
-        description=stage.description,
+        description=f"{contract}: {stage.description}",
         kinds={*stage.kinds, "duckdb"},
         owners=OWNERS,
         code_version=stage.code_version,

@@ -59,7 +59,7 @@ def publish(instance: dg.DagsterInstance, loaded: Loaded) -> int:
 def _report(instance: dg.DagsterInstance, loaded: Loaded, stage: Stage, partition: str | None, outcome: Outcome) -> int:
     """1 where Dagster did not show this version yet."""
     key = key_of(loaded.workload.name, loaded.path.stem, stage.name)
-    if outcome.status == "not_needed" or _shown(instance, key, partition) == outcome.version:
+    if _shown(instance, key, partition) == outcome.version:
         return 0
     instance.report_runless_asset_event(
         dg.AssetMaterialization(

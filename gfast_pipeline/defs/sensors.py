@@ -59,6 +59,7 @@ def _landing(workload: Workload) -> dg.SensorDefinition:
     )
     def landed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         files = [path for path in settled(workload.folder / "candidates") if CANDIDATE.fullmatch(path.stem)]
+        files.sort(key=lambda path: path.stem.startswith("v000_"))  # last: it shows its times of the others' races
         memory = Memory(context.cursor)
         requests = []
         for contract, job in jobs.items():
@@ -79,7 +80,7 @@ def _contracts(workload: Workload) -> dg.SensorDefinition:
         *(
             lineage.key_of(workload.name, path.stem, stage)
             for path in workload.contracts()
-            for stage in ("contract", "catalogue")
+            for stage in ("contract", "catalogue", "ceilings")
         )
     )
 
@@ -94,8 +95,9 @@ def _contracts(workload: Workload) -> dg.SensorDefinition:
         memory, requests = Memory(context.cursor), []
         names = sorted(file.stem for file in settled(workload.folder / "candidates"))
         for path in workload.contracts():
+            first = ["contract", "catalogue", *(["ceilings"] if measurable(path) else [])]
             state = hashlib.sha256(repr((_constitution(path.with_suffix("")), names)).encode()).hexdigest()[:12]
-            keys = [lineage.key_of(workload.name, path.stem, stage) for stage in ("contract", "catalogue")]
+            keys = [lineage.key_of(workload.name, path.stem, stage) for stage in first]
             requests.append(dg.RunRequest(run_key=memory.key(path.stem, state), asset_selection=keys))
         return dg.SensorResult(requests, cursor=memory.cursor())
 

@@ -15,7 +15,15 @@ from gfast_pipeline.selection.withdrawal import is_withdrawn
 from gfast_pipeline.stages import landing
 from gfast_pipeline.stages.lab import Lab
 from gfast_pipeline.stages.outcome import Check, Outcome, not_needed, version_of
-from gfast_pipeline.stages.shown import decision_facts, decision_rows, samples, session_checks, shares, timing_table
+from gfast_pipeline.stages.shown import (
+    decision_facts,
+    decision_rows,
+    samples,
+    session_checks,
+    shares,
+    summary,
+    timing_table,
+)
 
 CONTROL = "v000"
 RIGHT, WRONG, DECLINED, UNPROVED = "right", "wrong", "declined", "unproved"
@@ -107,8 +115,7 @@ def timings(lab: Lab, name: str, again: bool = False) -> Outcome:
     session = sessions.load_whole(identity)
     return Outcome(
         version_of(identity),
-        f"session {identity}, {session.status}: {len(session.visits)} visits"
-        + (f"; {session.reason}" if session.reason else ""),
+        summary(session, identity),
         "reused" if reused else "done",
         [identity],
         {"session": identity, "visits": len(session.visits), "samples": samples(session), "status": session.status},

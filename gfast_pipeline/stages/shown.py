@@ -7,7 +7,7 @@ from typing import Any
 from gfast_pipeline.bench.messages import Session
 from gfast_pipeline.evaluation.timings import timing_rows
 from gfast_pipeline.evaluation.validity import describe
-from gfast_pipeline.measuring import beside
+from gfast_pipeline.measuring import beside, median_us
 from gfast_pipeline.stages.outcome import Check
 
 
@@ -17,7 +17,8 @@ def timing_table(session: Session) -> list[dict[str, Any]]:
         return []
     table: dict[tuple[int, str], dict[str, Any]] = {}
     for row in timing_rows(session):
-        cell = table.setdefault((row.case, row.participant), {"case": row.case, "participant": row.participant})
+        blank = {"case": row.case, "participant": row.participant, **{f"{mode}_us": None for mode in session.modes}}
+        cell = table.setdefault((row.case, row.participant), blank)
         cell[f"{row.mode}_us"] = round(row.median_us, 2)
         if row.interval is not None and "ratio" not in cell:
             cell |= {"base": row.base, "ratio": round(row.interval.ratio, 4)}
@@ -28,6 +29,19 @@ def timing_table(session: Session) -> list[dict[str, Any]]:
         )
         cell[f"{row['mode']}_us"] = round(row["median_us"], 2)
     return [table[key] for key in sorted(table)]
+
+
+def summary(session: Session, identity: str) -> str:
+    """A race in one line: status, and the challenger's median µs on each case beside the incumbent's."""
+    roles = {record["role"]: record["name"] for record in session.participants}
+    mode = session.modes[0] if session.modes else ""
+    told = []
+    for case in session.cases:
+        us = [median_us(session, roles[role], case, mode) for role in ("challenger", "incumbent") if role in roles]
+        if len(us) == 2 and None not in us:
+            told.append(f"case {case} {us[0]:,.1f} µs against {us[1]:,.1f}")
+    what = "; ".join(told) or session.reason or "nothing was timed"
+    return f"session {identity}, {session.status}: {what}"
 
 
 def samples(session: Session) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ATTEMPTS, VOID = 3, "the session is void: its A/A control"
 OURS = ("GFAST_", "DAGSTER_", "VIRTUAL_ENV", "PYTHON")
 
 
@@ -74,7 +75,7 @@ class Made:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Clone, install, `make run`."""
+    """Clone, install, `make run`. Where other work on this machine made a race void, the same in a clean warehouse."""
     place = tmp_path_factory.mktemp("clean")
     folder, temporary = place / "clone", place / "t"
     temporary.mkdir()
@@ -85,7 +86,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     clone = Clone(folder, temporary)
     installed = clone.make(".venv/.installed")
     assert installed.code == 0, installed.text[-3000:]
+    shutil.copytree(folder / "warehouse", place / "warehouse")
     shipped = set(clone.evidence())
-    first = clone.make("run")
-    print(f"\ninstalled in {installed.seconds:.0f} s; make run: {first.seconds:.0f} s")
+    for attempt in range(1, ATTEMPTS + 1):
+        first = clone.make("run")
+        print(f"\ninstalled in {installed.seconds:.0f} s; make run: {first.seconds:.0f} s")
+        if VOID not in first.words or attempt == ATTEMPTS:
+            break
+        print("a race was void: this machine is not quiet; once more from a clean warehouse")
+        shutil.rmtree(folder / "warehouse")
+        shutil.copytree(place / "warehouse", folder / "warehouse")
     return Made(clone, first, shipped)
