@@ -20,8 +20,8 @@ lint: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-acceptance: test  ## and the whole pipeline, driven from outside
-	$(BIN)/python -m pytest -m acceptance
+acceptance: test  ## and the whole pipeline, driven from outside; one after another, for they measure
+	$(BIN)/python -m pytest -m acceptance -n 0
 
 # One sealed file a session, each to be run with `python FILE run OUT` where the card is, in this order.
 BUNDLES := warehouse/bundles

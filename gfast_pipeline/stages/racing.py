@@ -203,12 +203,15 @@ def standing(session: Session, name: str, cases: list[int]) -> tuple[str, str]:
 
 def race_of(lab: Lab, source: Source) -> sessions.SessionHead | None:
     """The race that stands for a candidate: the one that won it the title, or the newest against the present holder,
-    or the newest that it lost. Where it won against somebody who holds nothing now, it has to race anew."""
+    or the newest that it lost. Where it won against somebody who holds nothing now, or the race was void through no
+    fault of its own, it has to race anew."""
     holder = laboratory.incumbent(lab.loaded, lab.scope)
     title = decisions.title(lab.loaded.hash, lab.scope)
     out = stored_withdrawals(lab.loaded.hash)
     for head in lab.races(source, "decide"):
         record = next((r for r in head.participants if r["role"] == "incumbent"), None)
+        if _loud(head.id, source.name):
+            continue
         if record is None or record["candidate_hash"] == holder.sha256:
             return head
         if title is not None and holder.sha256 == source.sha256 and head.id in title.decision["session_ids"]:
@@ -219,6 +222,15 @@ def race_of(lab: Lab, source: Source) -> sessions.SessionHead | None:
         if decided is not None and decided["outcome"] == "reject":
             return head
     return None
+
+
+def _loud(session_id: str, name: str) -> bool:
+    """Whether a race came to nothing although nothing is wrong with the candidate: its control was too loud, say."""
+    decided = decisions.decision_on(session_id)
+    if decided is None or decided["outcome"] != "invalid":
+        return False
+    verdicts = sessions.load_whole(session_id).verdicts
+    return not any(verdict.participant == name and verdict.status == "failed" for verdict in verdicts)
 
 
 def _ready(lab: Lab, source: Source, what: str, kind: str) -> None:

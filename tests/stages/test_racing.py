@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gfast_pipeline import laboratory
+from gfast_pipeline import decisions, laboratory
 from gfast_pipeline.contract.load import Loaded
 from gfast_pipeline.execution import local
 from gfast_pipeline.ledger import evidence, sessions
@@ -68,6 +68,16 @@ def test_a_confirmation_whose_decision_was_lost_is_decided_on_and_not_measured_a
     assert names["submission"] == "submission", "what would ship takes part"
     proved = {v.gate for v in sessions.load_session(identity).verdicts if v.participant == "submission"}
     assert {"official", "anchored", "timed_output"} <= proved
+
+
+def test_a_race_that_was_void_through_no_fault_of_the_candidate_is_raced_anew(lab: Lab):
+    raced = laboratory.race(lab.loaded, V001, lab._run)
+    stored = decisions.decision_on(raced.session_ids[0])
+    assert stored is not None
+    sessions.append_decision({**stored, "outcome": "invalid", "reason": "the session is void: its A/A control"})
+    again = racing.timings(lab, V001)
+    assert again.status == "done" and again.sessions != raced.session_ids
+    assert lab._run.kinds == ["decide", "decide"]
 
 
 def test_asked_to_measure_again_a_further_session_joins_the_log(lab: Lab):
