@@ -21,7 +21,7 @@ from gfast_pipeline.ledger import query
 from tests.e2e import processes
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(2400)]
-KILLS, SEED = 30, 6
+KILLS, SEED = int(os.environ.get("GFAST_KILLS", "10")), 6  # GFAST_KILLS=30 for the full thirty, a quarter of an hour
 TWICE = {
     "entries": "SELECT id FROM entry GROUP BY ALL HAVING count(*) > 1",
     "sessions": "SELECT entry FROM session GROUP BY ALL HAVING count(*) > 1",
