@@ -29,7 +29,9 @@ TWICE = {
     "GROUP BY ALL HAVING count(*) > 1",
     "decisions": "SELECT entry FROM decision GROUP BY ALL HAVING count(*) > 1",
     "measurements of one plan": "SELECT s.kind, p.plan_hash FROM session s LEFT JOIN participant p "
-    "ON p.entry = s.entry AND p.role = 'challenger' WHERE s.status = 'complete' GROUP BY ALL HAVING count(*) > 1",
+    "ON p.entry = s.entry AND p.role = 'challenger' WHERE s.status = 'complete' AND s.entry NOT IN "
+    "(SELECT \"session\" FROM decision_session JOIN decision USING (entry) WHERE outcome = 'invalid') "  # raced anew
+    "GROUP BY ALL HAVING count(*) > 1",
     "decisions on one race": 'SELECT list("session" ORDER BY n) AS rests_on FROM decision_session GROUP BY entry '
     "QUALIFY count(*) OVER (PARTITION BY rests_on) > 1",
     "candidates": "SELECT candidate_hash FROM candidate GROUP BY ALL HAVING count(*) > 1",
